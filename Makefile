@@ -1,0 +1,40 @@
+# Everything a developer needs: make demo | test | quick | lint | bench
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test quick lint bench clean parts
+
+demo: $(READY)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+
+# The whole suite, against real parts; fails when a part cannot be started.
+test: $(READY) parts lint
+	$(BIN)/python -m pytest
+
+# The inner loop: everything that needs no real part.
+quick: $(READY)
+	$(BIN)/python -m pytest -m "not real and not slow" -x -q
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(READY) parts
+	$(BIN)/python -m pip install -q --group bench
+	$(BIN)/python bench/run.py
+
+# Real parts the tests need: sshd, ip and git; through apt when root.
+parts:
+	@bash .ci/parts
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install -q -e . --group dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

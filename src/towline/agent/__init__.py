@@ -1,0 +1,1 @@
+"""The agent: `remote/` runs on the machines; `link.py` ships it there and talks to it."""

@@ -1,0 +1,246 @@
+"""One open channel to the agent of one machine: ship it, greet it, ask it things."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any, cast
+
+from towline.agent.frames import Unpacker, pack
+from towline.agent.package import BOOT, agent_package
+from towline.errors import AgentError, HostError, Unreachable, Unusable
+from towline.hosts.base import Host
+
+#: A login shell may greet us first; more than this is not a greeting.
+_MOST_NOISE = 1024 * 1024
+_MARK = b"TOWLINE1 "
+
+Answer = tuple[dict[str, Any], bytes]
+
+
+class Link(asyncio.SubprocessProtocol):
+    """The channel. `on_event` gets what the agent says unasked, `on_closed` why it ended."""
+
+    def __init__(
+        self,
+        host: Host,
+        on_event: Callable[[dict[str, Any], bytes], None],
+        on_closed: Callable[[HostError], None],
+    ) -> None:
+        self.host = host
+        self.hello: dict[str, Any] = {}
+        self._on_event = on_event
+        self._on_closed = on_closed
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._process: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._noise = bytearray()
+        self._errors = bytearray()
+        self._unpacker: Unpacker | None = None
+        self._root = ""
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        #: Stream number -> who gets its frames (forward/tunnels.py).
+        self.streams: dict[int, Callable[[dict[str, Any], bytes], None]] = {}
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self.closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        host: Host,
+        root: str,
+        on_event: Callable[[dict[str, Any], bytes], None],
+        on_closed: Callable[[HostError], None],
+        timeout_s: float = 40.0,
+    ) -> "Link":
+        link = cls(host, on_event, on_closed)
+        link._root = root
+        stage_two = agent_package().stage_two(root)
+        argv = host.channel(BOOT, str(len(stage_two)))
+        try:
+            # A session of its own: Ctrl-C on the terminal that started the Engine is not for us.
+            await link._loop.subprocess_exec(lambda: link, *argv, start_new_session=True)
+        except OSError as error:
+            raise Unusable(
+                f"cannot run {argv[0]}: {error}", hint="is OpenSSH's client installed?"
+            ) from error
+        link._write(stage_two)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await link._ready
+        except TimeoutError:
+            link.close()
+            raise Unreachable(f"{host.name}: no answer within {timeout_s:.0f} s") from None
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    # --- asking ------------------------------------------------------------------------------
+
+    async def ask(self, op: str, blob: bytes = b"", **fields: Any) -> Answer:
+        """One question, one answer: AgentError if the agent says no, HostError if it is gone."""
+        answer = self.ask_soon(op, blob, **fields)
+        if not self._may_write.is_set():
+            await self._may_write.wait()
+        return await answer
+
+    def ask_soon(self, op: str, blob: bytes = b"", **fields: Any) -> "asyncio.Future[Answer]":
+        """Send now, await later."""
+        number = next(self._numbers)
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        if self.closed:
+            answer.set_exception(Unreachable(f"{self.host.name}: the connection is closed"))
+            return answer
+        self._asked[number] = answer
+        answer.add_done_callback(lambda done: self._answered(number, op, done))
+        self._write(pack({"id": number, "op": op, **fields}, blob))
+        return answer
+
+    def send(self, header: dict[str, Any], blob: bytes = b"") -> None:
+        if not self.closed:
+            self._write(pack(header, blob))
+
+    def _answered(self, number: int, op: str, done: "asyncio.Future[Answer]") -> None:
+        if self._asked.pop(number, None) is not None and op == "read" and not self.closed:
+            # Whoever waited has gone: the agent need not wait on their behalf.
+            self.send({"id": next(self._numbers), "op": "cancel", "ids": [number]})
+
+    def _write(self, data: bytes) -> None:
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    def close(self) -> None:
+        if self._process is not None and self._process.get_returncode() is None:
+            try:
+                self._process.terminate()
+            except ProcessLookupError:
+                pass
+            self._process.close()
+        self._lost(Unreachable(f"{self.host.name}: the connection was closed"))
+
+    # --- what asyncio tells us ---------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not subclasses of asyncio's, so this cannot be asserted.
+        self._process = cast("asyncio.SubprocessTransport", transport)
+        self._stdin = cast("asyncio.WriteTransport", self._process.get_pipe_transport(0))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self._errors += data
+            del self._errors[:-65536]
+        elif self._unpacker is None:
+            self._boot(data)
+        else:
+            self._unpack(data)
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 0:
+            self._may_write.set()
+
+    def process_exited(self) -> None:
+        # Both pipes may still hold what the process said last: connection_lost comes after them.
+        pass
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        code = self._process.get_returncode() if self._process else None
+        text = bytes(self._errors).decode(errors="replace")
+        self._lost(self.host.failure(code, text))
+
+    # --- the protocol ------------------------------------------------------------------------
+
+    def _boot(self, data: bytes) -> None:
+        """Skip what the login shell prints until the first stage over there speaks."""
+        self._noise += data
+        while self._unpacker is None:
+            line, newline, rest = bytes(self._noise).partition(b"\n")
+            if not newline:
+                break
+            self._noise = bytearray(rest)
+            if line.startswith(_MARK):
+                self._booted(line[len(_MARK) :].decode(errors="replace"), rest)
+        if len(self._noise) > _MOST_NOISE:
+            self._fail(Unusable(f"{self.host.name}: its login prints without end"))
+
+    def _booted(self, word: str, rest: bytes) -> None:
+        if word in ("need", "have"):
+            if word == "need":
+                self._write(agent_package().zipped)
+            self._unpacker = Unpacker()
+            self._unpack(rest)
+        elif word == "no-python":
+            self._fail(self.host.failure(3, ""))
+        elif word.startswith("old-python"):
+            version = word.split()[-1]
+            self._fail(
+                Unusable(
+                    f"{self.host.name}: its python is {version}", hint="3.6 or newer is needed"
+                )
+            )
+        else:
+            problem = word.removeprefix("error ")
+            text = f"{self.host.name}: cannot put the agent into {self._root}: {problem}"
+            hint = (
+                "free some space there, or choose another place with `folder` in the configuration"
+            )
+            self._fail(Unusable(text, hint))
+
+    def _unpack(self, data: bytes) -> None:
+        assert self._unpacker is not None
+        try:
+            for header, blob in self._unpacker.feed(data):
+                self._received(header, blob)
+        except (AgentError, ValueError) as error:
+            self._fail(Unusable(f"{self.host.name}: the agent does not speak as expected: {error}"))
+
+    def _received(self, header: dict[str, Any], blob: bytes) -> None:
+        if "re" in header:
+            answer = self._asked.pop(header["re"], None)
+            if answer is None or answer.done():
+                return
+            if error := header.get("error"):
+                failure = AgentError(f"{self.host.name}: {error['text']}")
+                failure.code = error["code"]
+                answer.set_exception(failure)
+            else:
+                answer.set_result((header, blob))
+        elif "stream" in header:
+            if receive := self.streams.get(header["stream"]):
+                receive(header, blob)
+        elif header.get("event") == "hello":
+            self.hello = header
+            if not self._ready.done():
+                self._ready.set_result(None)
+        else:
+            self._on_event(header, blob)
+
+    def _fail(self, error: HostError) -> None:
+        self._lost(error)
+        self.close()
+
+    def _lost(self, error: HostError) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._may_write.set()
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()
+        asked, self._asked = self._asked, {}
+        for answer in asked.values():
+            if not answer.done():
+                answer.set_exception(error)
+                answer.exception()
+        for receive in list(self.streams.values()):
+            receive({"close": True}, b"")
+        if self.hello:
+            self._on_closed(error)

@@ -1,0 +1,179 @@
+"""The agent's side of its supervisors: fork, hand out jobs, hear what becomes of them."""
+
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+
+from . import frames, machine
+from .loop import READ, WRITE
+from .supervisor import Supervisor
+
+#: Forks per turn of the loop, so that a thousand starts do not make the agent deaf.
+FORKS_PER_TURN = 4
+IDLE_S = 5.0
+
+
+class Worker:
+    """One supervisor as the agent sees it."""
+
+    def __init__(self, pid, sock):
+        self.pid = pid
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.decoder = frames.Decoder()
+        self.outbox = frames.Outbox(self.fd)
+        self.job = None
+
+
+class Crew:
+    """`heard(job, message)` gets what a supervisor says, `died(job)` the job of a killed one."""
+
+    def __init__(self, loop, home, heard, died):
+        self.loop = loop
+        self.home = home
+        self.heard = heard
+        self.died = died
+        self.workers = {}
+        self.idle = []
+        self.keep_idle = max(4, 2 * machine.usable_cpus())
+        self.forks_left = FORKS_PER_TURN
+        self.pruning = None
+        loop.after_turn.append(self.new_turn)
+
+    def new_turn(self):
+        self.forks_left = FORKS_PER_TURN
+
+    def take(self):
+        """An idle supervisor, or a new one; None when this turn has forked enough."""
+        if self.idle:
+            return self.idle.pop()
+        if self.forks_left <= 0:
+            return None
+        self.forks_left -= 1
+        return self.fork()
+
+    def fork(self):
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            become_supervisor(self.home, theirs)
+        theirs.close()
+        ours.setblocking(False)
+        worker = Worker(pid, ours)
+        self.workers[pid] = worker
+        self.loop.watch(worker.fd, READ, lambda events: self.ready(worker, events))
+        return worker
+
+    def run(self, worker, job, raw):
+        worker.job = job
+        job.worker = worker
+        self.say(worker, {"run": job.key}, raw)
+
+    def say(self, worker, message, blob=b""):
+        worker.outbox.add(frames.encode(message, blob))
+        self.flush(worker)
+
+    def flush(self, worker):
+        try:
+            done = worker.outbox.flush()
+        except OSError:
+            return  # it was killed; the loop hears of it as an ended child
+        events = READ if done else READ | WRITE
+        self.loop.watch(worker.fd, events, lambda events: self.ready(worker, events))
+
+    def ready(self, worker, events):
+        if events & WRITE:
+            self.flush(worker)
+        if events & READ:
+            self.receive(worker)
+
+    def receive(self, worker):
+        try:
+            data = worker.sock.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.loop.unwatch(worker.fd)
+            return
+        for message, _ in worker.decoder.feed(data):
+            job = worker.job
+            if job is None or message.get("key") != job.key:
+                continue
+            if "ended" in message or "known" in message:
+                worker.job = job.worker = None
+                self.idle.append(worker)
+            self.heard(job, message)
+        if len(self.idle) > self.keep_idle and self.pruning is None:
+            self.pruning = self.loop.later(IDLE_S, self.prune)
+
+    def prune(self):
+        """Let those go that have had nothing to do for a while."""
+        self.pruning = None
+        for worker in self.idle[: len(self.idle) - self.keep_idle]:
+            self.idle.remove(worker)
+            self.close(worker)
+
+    def close(self, worker):
+        self.loop.unwatch(worker.fd)
+        worker.sock.close()
+        self.workers.pop(worker.pid, None)
+
+    def children_ended(self, ended):
+        for pid in ended:
+            worker = self.workers.get(pid)
+            if worker is None:
+                continue
+            while worker.fd in self.loop.calls:
+                self.receive(worker)  # its last words, up to the end of the stream
+            if worker in self.idle:
+                self.idle.remove(worker)
+            self.close(worker)
+            if worker.job is not None:
+                job, worker.job = worker.job, None
+                job.worker = None
+                self.died(job)
+
+
+def become_supervisor(home, sock):
+    """Never returns: the agent's own objects stay as they are, only their file descriptors go."""
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        if hasattr(gc, "freeze"):
+            gc.freeze()
+        close_all_but(sock.fileno())
+        machine.become_subreaper()
+        machine.set_name(b"tow-supervisor")
+        os.chdir("/")
+        Supervisor(home, sock).serve()
+    except BaseException:
+        note(home, traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def close_all_but(keep):
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > 2 and fd != keep:
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+
+
+def note(home, text):
+    """What went wrong inside, for whoever looks for it."""
+    try:
+        with open(home.root + "/trouble.log", "a") as file:
+            file.write("%s %s\n" % (sys.version.split()[0], text))
+    except OSError:
+        pass

@@ -1,0 +1,304 @@
+"""The jobs this agent knows of: start, release, stop, void, observe, forget."""
+
+import collections
+import json
+import os
+from typing import Any
+
+from . import endings, record
+from .crew import Crew
+from .home import checked_key
+from .refusal import Refusal
+from .specs import checked_spec, exec_spec
+from .states import look
+from .strays import Strays
+from .trash import Trash
+
+
+class Job:
+    """One job that has not ended, as far as this agent knows."""
+
+    __slots__ = ("held", "key", "pid", "raw", "released", "started", "worker")
+
+    def __init__(self, key, raw=b""):
+        self.key = key
+        self.raw = raw
+        self.worker = None
+        self.held = False
+        #: Told to go before it was ready to.
+        self.released = False
+        self.pid = 0
+        self.started = 0.0
+
+    def state(self):
+        if self.held:
+            return {"state": "held"}
+        state: "dict[str, Any]" = {"state": "running"}
+        if self.started:
+            state["started"] = self.started
+        return state
+
+
+class Jobs:
+    """`woken(key)` is told when a job started or ended."""
+
+    def __init__(self, loop, home, woken):
+        self.loop = loop
+        self.home = home
+        self.woken = woken
+        self.jobs = {}
+        self.queue: "collections.deque[Job]" = collections.deque()
+        self.held, self.started, self.ended = [], [], []
+        self.crew = Crew(loop, home, self.heard, self.supervisor_died)
+        self.strays = Strays(loop, home, self.has_started, self.has_ended)
+        self.trash = Trash(loop, home)
+        self.dispatching = False
+        loop.children_ended.append(self.children_ended)
+
+    def take_events(self):
+        if not (self.held or self.started or self.ended):
+            return None
+        event = {
+            "event": "jobs",
+            "held": self.held,
+            "started": self.started,
+            "ended": self.ended,
+        }
+        self.held, self.started, self.ended = [], [], []
+        return event
+
+    # Starting
+
+    def start(self, request, _blob):
+        wanted = request.get("jobs")
+        if not isinstance(wanted, list):
+            raise Refusal("bad_request", "`jobs` is not a list")
+        specs = [checked_spec(spec) for spec in wanted]
+        for spec in specs:
+            self.accept(spec)
+        self.dispatch()
+        return {"accepted": [spec["key"] for spec in specs]}
+
+    def exec(self, request, _blob):
+        spec = exec_spec(self.home, request)
+        self.accept(spec)
+        self.dispatch()
+        return {}
+
+    def accept(self, spec):
+        """Never twice: what is known already is only told again."""
+        key = spec["key"]
+        job = self.jobs.get(key)
+        if job is not None:
+            if job.held:
+                self.held.append(key)
+            elif job.started:
+                self.started.append([key, job.pid, job.started])
+            return
+        job = Job(key, json.dumps(spec).encode("ascii"))
+        self.jobs[key] = job
+        self.queue.append(job)
+
+    def dispatch(self):
+        self.dispatching = False
+        while self.queue:
+            if self.queue[0].key not in self.jobs:
+                self.queue.popleft()  # voided or stopped meanwhile
+                continue
+            try:
+                worker = self.crew.take()
+            except OSError:  # too many processes just now
+                self.dispatch_later(1.0)
+                return
+            if worker is None:
+                self.dispatch_later(0.0)
+                return
+            job = self.queue.popleft()
+            self.crew.run(worker, job, job.raw)
+
+    def dispatch_later(self, seconds):
+        if not self.dispatching:
+            self.dispatching = True
+            self.loop.later(seconds, self.dispatch)
+
+    # What supervisors say
+
+    def heard(self, job, message):
+        if "held" in message:
+            job.held = True
+            self.held.append(job.key)
+            if job.released:
+                self.release(job, "go")
+        if "started" in message:
+            job.held = False
+            job.raw = b""
+            job.pid, job.started = message["started"]
+            self.started.append([job.key, job.pid, job.started])
+            self.woken(job.key)
+        if "ended" in message:
+            self.has_ended(job.key, message["ended"])
+        if "known" in message:
+            self.adopt(job)
+        if self.queue and job.worker is None:
+            self.dispatch()
+
+    def has_started(self, job, seen):
+        self.started.append([job.key, seen.pid, seen.started])
+        self.woken(job.key)
+
+    def has_ended(self, key, end):
+        self.jobs.pop(key, None)
+        self.ended.append([key, end])
+        self.woken(key)
+
+    def adopt(self, job):
+        """Somebody else has or had this job: say what is known, and watch it from now on."""
+        seen = look(self.home, job.key)
+        if seen.state == "ended":
+            self.has_ended(job.key, seen.ending)
+        elif seen.state == "unknown":
+            # Its lock was held for a moment by someone who only looked.
+            self.queue.append(job)
+            self.dispatch_later(0.02)
+        else:
+            self.take_over(job, seen)
+            if job.held:
+                self.held.append(job.key)
+            elif job.started:
+                self.started.append([job.key, job.pid, job.started])
+
+    def take_over(self, job, seen):
+        job.held, job.pid, job.started = seen.state == "held", seen.pid, seen.started
+        self.jobs[job.key] = job
+        self.strays.watch(job, seen)
+
+    def supervisor_died(self, job):
+        """Its command, if there is one, is our own child now."""
+        seen = look(self.home, job.key, self.loop.recent)
+        if seen.state == "ended":
+            self.has_ended(job.key, seen.ending)
+        elif seen.state == "unknown" and job.started:
+            text = "its supervisor was killed and its folder removed"
+            self.has_ended(job.key, endings.ending("lost", text, started=job.started))
+        elif seen.state == "unknown":
+            self.queue.append(job)
+            self.dispatch_later(0.02)
+        else:
+            if not job.started and seen.started:
+                self.started.append([job.key, seen.pid, seen.started])
+            self.take_over(job, seen)
+
+    def children_ended(self, ended):
+        self.crew.children_ended(ended)
+        self.strays.children_ended(ended)
+
+    # The other operations
+
+    def go(self, request, _blob):
+        for key in keys_of(request):
+            job = self.known(key)
+            if job is None:
+                continue
+            job.released = True
+            if job.held:
+                self.release(job, "go")
+        return {}
+
+    def release(self, job, word):
+        """True when this word is the one that counts."""
+        decided = record.release(self.home.job(job.key), word)
+        if job.worker is not None:
+            self.crew.say(job.worker, {"look": job.key})
+        else:
+            self.strays.nudge(job)
+        return decided == word
+
+    def stop(self, request, _blob):
+        stopping = []
+        for key in keys_of(request):
+            job = self.known(key)
+            if job is None:
+                continue
+            stopping.append(key)
+            self.stop_one(job, request.get("grace_s"))
+        return {"stopping": stopping}
+
+    def stop_one(self, job, grace_s):
+        if job.worker is not None:
+            self.crew.say(job.worker, {"stop": job.key, "grace_s": grace_s})
+        elif self.strays.has(job):
+            self.strays.stop(job, grace_s)
+        else:
+            self.entomb(job.key, "stopped", "stopped before it started")
+
+    def void(self, request, _blob):
+        return {"states": {key: self.void_one(key) for key in keys_of(request)}}
+
+    def void_one(self, key):
+        job = self.known(key)
+        if job is None or (job.worker is None and not self.strays.has(job)):
+            return self.entomb(key, "void", "it never started")
+        if not job.held:
+            return job.state()
+        if self.release(job, "void"):
+            return {"state": "ended", "ending": endings.ending("void", "it never started")}
+        return job.state()
+
+    def entomb(self, key, cause, text):
+        """Make sure that this key never starts; if it did, say so."""
+        folder = self.home.job(key)
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            pass
+        seen = look(self.home, key, entomb=endings.ending(cause, text))
+        if seen.state == "ended":
+            if self.jobs.pop(key, None) is not None:
+                self.ended.append([key, seen.ending])
+                self.woken(key)
+        return seen.as_reply()
+
+    def observe(self, request, _blob):
+        return {"states": {key: self.observe_one(key) for key in keys_of(request)}}
+
+    def observe_one(self, key):
+        job = self.jobs.get(key)
+        if job is not None:
+            return job.state()
+        seen = look(self.home, key)
+        if seen.state in ("held", "running"):
+            self.take_over(Job(key), seen)
+        return seen.as_reply()
+
+    def is_active(self, key):
+        """True while the job has not ended."""
+        if key in self.jobs:
+            return True
+        state = self.observe_one(key)["state"]
+        if state == "unknown":
+            raise Refusal("unknown_job", "no job %s on this machine" % key)
+        return state != "ended"
+
+    def running(self):
+        return [job for job in self.jobs.values() if job.pid]
+
+    def known(self, key):
+        """The job if it has not ended, also when another agent started it."""
+        self.observe_one(key)
+        return self.jobs.get(key)
+
+    def forget(self, request, _blob):
+        forgotten = []
+        for key in keys_of(request):
+            folder = self.home.job(key)
+            if key not in self.jobs and record.read_exit(folder) is not None:
+                self.trash.add(folder, key)
+                forgotten.append(key)
+        return {"forgotten": forgotten}
+
+
+def keys_of(request):
+    keys = request.get("keys")
+    if not isinstance(keys, list):
+        raise Refusal("bad_request", "`keys` is not a list")
+    return [checked_key(key) for key in keys]

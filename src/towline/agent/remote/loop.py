@@ -1,0 +1,111 @@
+"""The agent's one loop: file descriptors, timers, ended children."""
+
+import collections
+import heapq
+import itertools
+import os
+import selectors
+import signal
+import time
+from typing import Any
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+RECENT = 256
+
+
+class Loop:
+    def __init__(self):
+        self.selector = selectors.DefaultSelector()
+        self.calls = {}
+        self.timers = []
+        self.order = itertools.count()
+        self.running = True
+        self.after_turn = []
+        self.children_ended = []
+        #: The last children that ended: a killed supervisor's command may be seen to end before it.
+        self.recent = collections.OrderedDict()
+        self.wake_read, self.wake_write = os.pipe()
+        os.set_blocking(self.wake_read, False)
+        os.set_blocking(self.wake_write, False)
+        signal.set_wakeup_fd(self.wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.watch(self.wake_read, READ, self.woken)
+
+    def watch(self, fd, events, call):
+        """Call `call(events)` whenever `fd` is ready; no events at all means not to look."""
+        known = fd in self.calls
+        if not events:
+            if known:
+                self.unwatch(fd)
+            return
+        self.calls[fd] = call
+        if known:
+            self.selector.modify(fd, events)
+        else:
+            self.selector.register(fd, events)
+
+    def unwatch(self, fd):
+        if self.calls.pop(fd, None) is not None:
+            self.selector.unregister(fd)
+
+    def later(self, seconds, call):
+        """Call once after `seconds`; the returned timer can be given to `cancel`."""
+        timer = [time.monotonic() + seconds, next(self.order), call]
+        heapq.heappush(self.timers, timer)
+        return timer
+
+    @staticmethod
+    def cancel(timer):
+        if timer is not None:
+            timer[2] = None
+
+    def run(self):
+        while self.running:
+            self.turn()
+
+    def turn(self):
+        for key, events in self.selector.select(self.patience()):
+            call = self.calls.get(key.fd)
+            if call is not None:
+                call(events)
+        now = time.monotonic()
+        while self.timers and self.timers[0][0] <= now:
+            call = heapq.heappop(self.timers)[2]
+            if call is not None:
+                call()
+        for call in self.after_turn:
+            call()
+
+    def patience(self):
+        while self.timers and self.timers[0][2] is None:
+            heapq.heappop(self.timers)
+        if not self.timers:
+            return None
+        return max(0.0, self.timers[0][0] - time.monotonic())
+
+    def woken(self, _events):
+        try:
+            os.read(self.wake_read, 4096)
+        except BlockingIOError:
+            pass
+        ended = reap()
+        if ended:
+            self.recent.update(ended)
+            while len(self.recent) > RECENT:
+                self.recent.popitem(last=False)
+            for call in self.children_ended:
+                call(ended)
+
+
+def reap():
+    """Every child that has ended, as {pid: (status, usage)}."""
+    ended: "dict[int, tuple[int, Any]]" = {}
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = (status, usage)

@@ -1,0 +1,171 @@
+"""The agent: what Towline runs on a machine, spoken to over stdin and stdout."""
+
+import gc
+import os
+import signal
+import sys
+import time
+import traceback
+
+from . import frames, machine
+from .blobs import Blobs
+from .crew import note
+from .files import Files
+from .home import Home
+from .jobs import Jobs
+from .loop import READ, WRITE, Loop
+from .probing import Probes, free_port
+from .refusal import Refusal
+from .tunnels import Tunnels
+from .waiting import Reads
+
+PROTOCOL = 1
+#: While more than this is waiting to go out, nothing more is taken in.
+MOST_QUEUED = 8 << 20
+
+
+class Agent:
+    def __init__(self, home, stdin, stdout):
+        self.home = home
+        self.stdin = stdin
+        self.loop = Loop()
+        self.decoder = frames.Decoder()
+        self.outbox = frames.Outbox(stdout)
+        self.clogged = False
+        self.jobs = Jobs(self.loop, home, self.woken)
+        self.reads = Reads(self.loop, home, self.reply, self.jobs.is_active)
+        self.tunnels = Tunnels(self.loop, self.send, self.reply, self.refuse, lambda: self.clogged)
+        self.operations = self.table()
+        self.loop.after_turn.append(self.speak)
+        self.loop.watch(stdin, READ, self.listen)
+
+    def table(self):
+        jobs, reads, blobs = self.jobs, self.reads, Blobs(self.home)
+        probes = Probes(self.loop, self.home, self.reply, self.send, jobs.running)
+        operations = [
+            jobs.start, jobs.exec, jobs.go, jobs.stop, jobs.void, jobs.observe, jobs.forget,
+            reads.read, reads.cancel,
+            blobs.missing, blobs.blob, blobs.snapshot, blobs.have_snapshot,
+            probes.probe, probes.watch, free_port, self.tunnels.dial, self.tunnels.frame, self.bye,
+        ]  # fmt: skip
+        table = {operation.__name__: operation for operation in operations}
+        table.update(Files(self.home).operations())
+        return table
+
+    def woken(self, key):
+        self.reads.woken(key)
+
+    def hello(self):
+        facts = machine.describe()
+        facts.update(event="hello", protocol=PROTOCOL, time=time.time())
+        facts["root"] = machine.to_text(self.home.root)
+        self.send(facts)
+
+    # In
+
+    def listen(self, _events):
+        data = os.read(self.stdin, 1 << 18)
+        if not data:
+            self.loop.running = False
+            return
+        try:
+            asked = self.decoder.feed(data)
+        except frames.BrokenFrame as problem:
+            self.send({"event": "error", "code": "protocol", "text": str(problem)})
+            self.loop.running = False
+            return
+        for request, blob in asked:
+            self.answer(request, blob)
+
+    def answer(self, request, blob):
+        """One bad request never ends the agent."""
+        if request is None:
+            self.refuse(None, Refusal("bad_frame", "a frame's header is not a JSON object"))
+            return
+        number = request.get("id")
+        try:
+            operation = self.operations.get(request.get("op", "frame"))
+            if operation is None:
+                raise Refusal("bad_request", "unknown operation: %.80r" % (request.get("op"),))
+            result = operation(request, blob)
+        except Refusal as refusal:
+            self.refuse(number, refusal)
+        except OSError as problem:
+            self.refuse(number, Refusal("failed", "%s" % problem))
+        except Exception as problem:
+            note(self.home, traceback.format_exc())
+            text = "%s: %s" % (type(problem).__name__, problem)
+            self.refuse(number, Refusal("bad_request", text[:500]))
+        else:
+            if isinstance(result, tuple):
+                self.reply(number, *result)
+            elif result is not None:
+                self.reply(number, result)
+
+    def bye(self, request, _blob):
+        self.loop.running = False
+        return {}
+
+    # Out
+
+    def reply(self, number, header, blob=b""):
+        self.send(dict(header, re=number), blob)
+
+    def refuse(self, number, refusal):
+        self.send({"re": number, "error": refusal.as_reply()})
+
+    def send(self, header, blob=b""):
+        self.outbox.add(frames.encode(header, blob))
+
+    def speak(self):
+        """Once per turn: everything that happened in it."""
+        event = self.jobs.take_events()
+        if event is not None:
+            self.send(event)
+        if self.outbox.parts:
+            self.flush()
+
+    def flush(self, _events=0):
+        try:
+            done = self.outbox.flush()
+        except OSError:
+            self.loop.running = False
+            return
+        if done == self.clogged:
+            self.clogged = not done
+            self.loop.watch(self.outbox.fd, 0 if done else WRITE, self.flush)
+            self.tunnels.unclogged()
+        full = self.outbox.size > MOST_QUEUED
+        if full == (self.stdin in self.loop.calls):
+            self.loop.watch(self.stdin, 0 if full else READ, self.listen)
+
+    def run(self):
+        self.hello()
+        self.speak()
+        self.loop.run()
+        os.set_blocking(self.outbox.fd, True)
+        signal.alarm(5)  # nobody may be reading any more
+        self.speak()
+
+
+def main(root):
+    """Serve on stdin and stdout until the connection is gone; the jobs go on without us."""
+    stdin, stdout = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    os.set_blocking(stdout, False)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    home = Home(root)
+    try:
+        home.make()
+    except OSError as problem:
+        sys.stderr.write("towline: cannot make %s: %s\n" % (home.root, problem))
+        sys.exit(73)
+    machine.become_subreaper()
+    machine.set_name(b"tow-agent")
+    if hasattr(gc, "freeze"):
+        gc.freeze()
+    Agent(home, stdin, stdout).run()
+    os._exit(0)

@@ -1,0 +1,194 @@
+"""Raw facts about what the machine has and what is used of it; the other side parses them."""
+
+import os
+import signal
+import time
+
+from . import descendants, machine, process
+from .loop import READ
+from .refusal import Refusal
+
+GPU_TIMEOUT_S = 10.0
+MOST_OUTPUT = 1 << 20
+FORMAT = "--format=csv,noheader,nounits"
+GPUS = "--query-gpu=index,uuid,name,memory.total,memory.used,utilization.gpu"
+GPU_APPS = "--query-compute-apps=gpu_uuid,pid,used_memory"
+
+
+class Query:
+    """One run of the GPU tool, read through the loop; `done(stdout, stderr, ok)` is called once."""
+
+    def __init__(self, loop, argv, done):
+        self.loop = loop
+        self.done = done
+        self.texts = {}
+        self.streams = {}
+        self.status = None
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        null = os.open(os.devnull, os.O_RDONLY)
+        try:
+            environ = dict(os.environb)
+            self.pid = process.start(argv, environ, null, out_write, err_write)
+        except process.CannotStart:
+            os.close(out_read)
+            os.close(err_read)
+            raise
+        finally:
+            for fd in (null, out_write, err_write):
+                os.close(fd)
+        self.out, self.err = out_read, err_read
+        for fd in (out_read, err_read):
+            self.texts[fd] = b""
+            self.listen(fd)
+        self.timer = loop.later(GPU_TIMEOUT_S, self.too_long)
+
+    def listen(self, fd):
+        self.loop.watch(fd, READ, lambda _: self.receive(fd))
+
+    def receive(self, fd):
+        data = os.read(fd, 65536)
+        if data and len(self.texts[fd]) < MOST_OUTPUT:
+            self.texts[fd] += data
+        elif not data:
+            self.loop.unwatch(fd)
+            os.close(fd)
+            self.streams[fd] = True
+            self.check()
+
+    def ended(self, status):
+        self.status = status
+        self.check()
+
+    def check(self):
+        if self.done is not None and self.status is not None and len(self.streams) == 2:
+            self.finish(self.status == 0, "")
+
+    def too_long(self):
+        descendants.send(self.pid, signal.SIGKILL)
+        for fd in (self.out, self.err):
+            if fd not in self.streams:
+                self.loop.unwatch(fd)
+                os.close(fd)
+        if self.done is not None:
+            self.finish(False, "nvidia-smi gave no answer for %g s" % GPU_TIMEOUT_S)
+
+    def finish(self, ok, text):
+        self.loop.cancel(self.timer)
+        done, self.done = self.done, None
+        out, err = (self.texts[fd].decode("utf-8", "replace") for fd in (self.out, self.err))
+        done(out, text or err.strip() or out.strip(), ok)
+
+
+class Probes:
+    """`reply` and `send` go to the other side; `running` gives the jobs that run now."""
+
+    def __init__(self, loop, home, reply, send, running):
+        self.loop = loop
+        self.home = home
+        self.reply = reply
+        self.send = send
+        self.running = running
+        self.asked = []
+        self.query = None
+        self.every_s = 0.0
+        self.timer = None
+        loop.children_ended.append(self.children_ended)
+
+    def probe(self, request, _blob):
+        self.asked.append(request["id"])
+        self.begin()
+
+    def watch(self, request, _blob):
+        every_s = request.get("every_s", 0)
+        if not isinstance(every_s, (int, float)) or every_s < 0:
+            raise Refusal("bad_request", "`every_s` is not a number of seconds")
+        self.every_s = every_s
+        self.loop.cancel(self.timer)
+        if every_s:
+            self.timer = self.loop.later(0.0, self.tick)
+        return {}
+
+    def tick(self):
+        self.timer = self.loop.later(self.every_s, self.tick)
+        self.asked.append(None)
+        self.begin()
+
+    def begin(self):
+        if self.query is not None:
+            return  # one is under way: its answer is for all who asked
+        tool = find_gpu_tool()
+        if tool is None:
+            self.finish(None, None, "")
+            return
+        self.ask(tool, GPUS, lambda out, err, ok: self.ask_apps(tool, out, err, ok))
+
+    def ask(self, tool, what, done):
+        try:
+            self.query = Query(self.loop, [tool, what.encode(), FORMAT.encode()], done)
+        except process.CannotStart as problem:
+            self.finish("", "", problem.text)
+
+    def ask_apps(self, tool, gpus, err, ok):
+        if not ok:
+            self.finish("", "", err)
+            return
+        self.ask(tool, GPU_APPS, lambda out, err, ok: self.finish(gpus, out, "" if ok else err))
+
+    def children_ended(self, ended):
+        if self.query is not None and self.query.pid in ended:
+            self.query.ended(ended[self.query.pid][0])
+
+    def finish(self, gpus, apps, error):
+        self.query = None
+        raw = facts(self.home)
+        raw.update(gpus=gpus, gpu_apps=apps, gpu_error=error)
+        raw["jobs"] = {job.key: usage(job) for job in self.running()}
+        asked, self.asked = self.asked, []
+        for number in asked:
+            if number is not None:
+                self.reply(number, {"raw": raw})
+        if None in asked:
+            self.send({"event": "probe", "raw": raw})
+
+
+def find_gpu_tool():
+    try:
+        return process.find_command(b"nvidia-smi", os.environb)
+    except process.CannotStart:
+        return None
+
+
+def facts(home):
+    disk = os.statvfs(home.root)
+    return {
+        "time": time.time(),
+        "meminfo": machine.read_text("/proc/meminfo"),
+        "stat": machine.read_text("/proc/stat").split("\n", 1)[0],
+        "loadavg": machine.read_text("/proc/loadavg").strip(),
+        "disk_free_mb": disk.f_bavail * disk.f_frsize >> 20,
+        "disk_total_mb": disk.f_blocks * disk.f_frsize >> 20,
+    }
+
+
+def usage(job):
+    """What the job's processes use now."""
+    pids = [job.pid] + descendants.below(job.pid)
+    if job.worker is not None:
+        pids = descendants.below(job.worker.pid)
+    found = [(pid, descendants.stat(pid)) for pid in pids]
+    found = [(pid, facts) for pid, facts in found if facts is not None and facts.state != "Z"]
+    return {
+        "rss_mb": sum(facts.rss_kb for _, facts in found) // 1024,
+        "cpu_s": round(sum(facts.cpu_s for _, facts in found), 2),
+        "pids": [pid for pid, _ in found],
+    }
+
+
+def free_port(request, _blob):
+    """A port that nothing listens on at this moment."""
+    import socket
+
+    with socket.socket() as sock:
+        sock.bind(("", 0))
+        return {"port": sock.getsockname()[1]}

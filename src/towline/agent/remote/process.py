@@ -1,0 +1,177 @@
+"""Start a command as its own session, with nothing of ours in it."""
+
+import errno
+import os
+import signal
+
+from .machine import read_text
+
+DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
+SIGNALS = [number for number in range(1, signal.NSIG) if number not in (9, 19, 32, 33)]
+CAN_SPAWN = hasattr(os, "posix_spawn")
+
+#: Setup runs without positional parameters (`source activate` would take ours for its own).
+#: The mark tells a failed setup or an unknown command from a command with the same exit code.
+IN_BASH = """\
+__towline_argv=("$@"); set --
+trap 'c=$?; echo setup > "$TOWLINE_MARK"; exit $c' EXIT
+eval "$TOWLINE_SETUP"
+__towline_code=$?; [ $__towline_code = 0 ] || exit $__towline_code
+trap - EXIT
+type -- "${__towline_argv[0]}" > /dev/null 2>&1 || { echo not_found > "$TOWLINE_MARK"; exit 127; }
+unset TOWLINE_SETUP TOWLINE_MARK
+exec "${__towline_argv[@]}"
+"""
+IN_SH = """\
+trap 'c=$?; echo setup > "$TOWLINE_MARK"; exit $c' EXIT
+__towline_setup() { eval "$TOWLINE_SETUP"; }
+__towline_setup
+__towline_code=$?; [ $__towline_code = 0 ] || exit $__towline_code
+trap - EXIT
+type "$1" > /dev/null 2>&1 || { echo not_found > "$TOWLINE_MARK"; exit 127; }
+unset TOWLINE_SETUP TOWLINE_MARK
+exec "$@"
+"""
+
+
+class CannotStart(Exception):
+    """The command could not be started; `cause` and `code` go into the ending."""
+
+    def __init__(self, cause, code, text):
+        super().__init__(text)
+        self.cause = cause
+        self.code = code
+        self.text = text
+
+
+def with_setup(argv, setup, mark, environ):
+    """The command line that runs `setup` in a shell first, then becomes `argv`."""
+    environ[b"TOWLINE_SETUP"] = setup
+    environ[b"TOWLINE_MARK"] = mark
+    for shell in (b"/bin/bash", b"/usr/bin/bash", b"/usr/local/bin/bash"):
+        if os.path.exists(shell):
+            return [shell, b"--noprofile", b"--norc", b"-c", IN_BASH.encode(), b"bash"] + argv
+    return [b"/bin/sh", b"-c", IN_SH.encode(), b"sh"] + argv
+
+
+def find_command(word, environ):
+    """The file to run, looked up in the job's own PATH, relative to the present folder."""
+    if b"/" in word:
+        places = [word]
+    else:
+        path = environ.get(b"PATH") or DEFAULT_PATH
+        places = [os.path.join(folder or b".", word) for folder in path.split(b":")]
+    refused = None
+    for place in places:
+        if os.access(place, os.X_OK):
+            if not os.path.isdir(place):
+                return place
+            refused = refused or place
+        elif os.path.exists(place):
+            refused = refused or place
+    if refused is not None and word:
+        raise CannotStart("not_executable", 126, not_executable(refused))
+    raise CannotStart("not_found", 127, not_found(word))
+
+
+def not_found(word):
+    name = word.decode("utf-8", "replace")
+    text = "command not found: %s" % name
+    if " " in name:
+        text += "\nto run a shell line: tow run -- sh -c %s" % quoted(name)
+    return text
+
+
+def not_executable(place):
+    name = place.decode("utf-8", "replace")
+    if os.path.isdir(place):
+        return "cannot run a folder: %s" % name
+    return "not executable: %s\nto make it so: chmod +x %s" % (name, name)
+
+
+def quoted(text):
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def start(argv, environ, stdin, stdout, stderr):
+    """The pid of the started command; raises CannotStart."""
+    if any(b"\0" in word for word in argv) or b"\0" in b"".join(environ.values()):
+        raise CannotStart("not_executable", 126, "an argument or variable contains a NUL byte")
+    place = find_command(argv[0], environ)
+    try:
+        try:
+            return launch(place, argv, environ, stdin, stdout, stderr)
+        except OSError as problem:
+            if problem.errno != errno.ENOEXEC:
+                raise
+        return launch(b"/bin/sh", [b"sh", place] + argv[1:], environ, stdin, stdout, stderr)
+    except OSError as problem:
+        raise why_not(problem, place) from None
+
+
+def why_not(problem, place):
+    name = place.decode("utf-8", "replace")
+    if problem.errno == errno.ENOENT:
+        first = read_text(place).split("\n", 1)[0][:200]
+        return CannotStart(
+            "not_found", 127, "the interpreter of %s was not found: %s" % (name, first)
+        )
+    return CannotStart("not_executable", 126, "cannot run %s: %s" % (name, problem.strerror))
+
+
+def launch(place, argv, environ, stdin, stdout, stderr):
+    if CAN_SPAWN:
+        try:
+            return os.posix_spawn(
+                place,
+                argv,
+                environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, stdin, 0),
+                    (os.POSIX_SPAWN_DUP2, stdout, 1),
+                    (os.POSIX_SPAWN_DUP2, stderr, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=SIGNALS,
+            )
+        except NotImplementedError:
+            pass  # a C library without POSIX_SPAWN_SETSID
+    return fork_and_exec(place, argv, environ, stdin, stdout, stderr)
+
+
+def fork_and_exec(place, argv, environ, stdin, stdout, stderr):
+    """As posix_spawn does: a failed exec is raised here, in the parent."""
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become(place, argv, environ, stdin, stdout, stderr)
+        except OSError as problem:
+            os.write(tell, b"%d" % (problem.errno or errno.EIO))
+        finally:
+            os._exit(127)
+    os.close(tell)
+    try:
+        number = os.read(told, 16)
+    finally:
+        os.close(told)
+    if number:
+        os.waitpid(pid, 0)
+        raise OSError(int(number), os.strerror(int(number)))
+    return pid
+
+
+def become(place, argv, environ, stdin, stdout, stderr):
+    signal.set_wakeup_fd(-1)
+    for number in SIGNALS:
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            pass
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.dup2(stdin, 0)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.execve(place, argv, environ)

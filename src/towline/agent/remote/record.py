@@ -1,0 +1,138 @@
+"""The files by which a job's folder tells what became of it.
+
+`life` is locked by the job's supervisor for as long as that lives. Before the command is started,
+it says so: an attempt whose unlocked `life` says nothing was never started. At the end it gets the
+ending and is renamed to `exit`: no new space is needed, so that a full disk loses no exit code.
+"""
+
+import errno
+import fcntl
+import json
+import os
+
+from .endings import ending
+
+#: Longer than any `life`, so that the next write always covers the last one.
+LIFE_SIZE = 400
+
+
+def open_life(folder, create):
+    """An open `life`, or None where there is none."""
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    try:
+        return os.open(folder + "/life", flags, 0o600)
+    except FileNotFoundError:
+        return None
+
+
+def lock(fd):
+    """True when we hold it now; False when a living process does."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError as problem:
+        if problem.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+
+
+def is_current(folder, fd):
+    """False when `life` was renamed or removed since it was opened."""
+    try:
+        there, here = os.stat(folder + "/life"), os.fstat(fd)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
+def read_life(fd):
+    try:
+        life = json.loads(os.pread(fd, 8192, 0).decode("utf-8"))
+    except ValueError:
+        return {}
+    return life if isinstance(life, dict) else {}
+
+
+def write_life(fd, life):
+    overwrite(fd, json.dumps(life))
+
+
+def overwrite(fd, text):
+    os.pwrite(fd, text.ljust(LIFE_SIZE).encode("ascii"), 0)
+
+
+def write_exit(folder, fd, end):
+    """Make the ending the truth; `fd` is the locked `life`."""
+    text = json.dumps(end)
+    overwrite(fd, text)
+    try:
+        os.rename(folder + "/life", folder + "/exit")
+    except OSError:
+        # The job removed its own folder: the ending must not be lost with it.
+        os.makedirs(folder, 0o700, exist_ok=True)
+        write_whole(folder + "/exit", text.encode("ascii"))
+
+
+def read_exit(folder):
+    """How the job ended, or None while it has not."""
+    try:
+        with open(folder + "/exit", "rb") as file:
+            end = json.loads(file.read().decode("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        end = None
+    if not isinstance(end, dict):
+        return ending("lost", "the record of its end is damaged")
+    return end
+
+
+def write_whole(path, data, mode=0o600):
+    """Write beside and rename, so that nobody ever reads half of it."""
+    beside = "%s.%d.new" % (path, os.getpid())
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+    os.rename(beside, path)
+
+
+def write_all(fd, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def read_spec(folder):
+    """What the job was asked to be, or None when it never came so far."""
+    try:
+        with open(folder + "/spec.json", "rb") as file:
+            spec = json.loads(file.read().decode("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return spec if isinstance(spec, dict) else None
+
+
+def write_all_to(path, data):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+
+
+def release(folder, word):
+    """Decide once and for all whether a held job goes or is void; the first word counts."""
+    try:
+        os.symlink(word, folder + "/go")
+        return word
+    except FileExistsError:
+        return released(folder)
+
+
+def released(folder):
+    try:
+        return os.readlink(folder + "/go")
+    except OSError:
+        return ""

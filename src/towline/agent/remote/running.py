@@ -1,0 +1,125 @@
+"""One command, from its start to the moment when nothing of it is left."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from . import descendants, endings, machine, process, record
+from .machine import to_path
+
+#: The end of a very short job and its start are told in one message.
+TELL_START_AFTER_S = 0.005
+OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+class Run:
+    """`supervisor` waits for us, and tells when a stop was asked for."""
+
+    def __init__(self, supervisor, life, spec):
+        self.boss = supervisor
+        self.life = life
+        self.spec = spec
+        self.cause = ""
+        self.text = ""
+        self.takedown = None
+        self.result: "tuple[int, Any] | None" = None
+        self.told = False
+
+    def to_the_end(self):
+        folder = self.boss.folder
+        self.out = os.open(folder + "/out", OUTPUT, 0o600)
+        self.err = os.open(folder + "/err", OUTPUT, 0o600)
+        try:
+            self.start()
+            self.follow()
+            return self.ending(), (0 if self.told else self.pid)
+        finally:
+            os.close(self.out)
+            os.close(self.err)
+
+    def start(self):
+        spec, boss = self.spec, self.boss
+        environ = boss.environ(spec)
+        argv = [word.encode("utf-8", "surrogateescape") for word in spec["argv"]]
+        if spec["setup"]:
+            mark = os.fsencode(boss.folder + "/mark")
+            argv = process.with_setup(argv, spec["setup"].encode("utf-8"), mark, environ)
+        enter(self.working_folder())
+        life = {"supervisor": os.getpid(), "boot": boss.boot, "spawning": time.time()}
+        record.write_life(self.life, life)
+        self.pid = process.start(argv, environ, boss.null, self.out, self.err)
+        self.started = time.time()
+        life.update(pid=self.pid, start=descendants.start_of(self.pid), started=self.started)
+        record.write_life(self.life, life)
+
+    def working_folder(self):
+        folder = self.boss.home.job(self.spec["at"] or self.boss.key) + "/src"
+        return folder + "/" + to_path(self.spec["cwd"]) if self.spec["cwd"] else folder
+
+    def follow(self):
+        """Until the command and everything it started are gone."""
+        limit = time.monotonic() + self.spec["time_s"] if self.spec["time_s"] else None
+        tell_at = time.monotonic() + TELL_START_AFTER_S
+        while not self.gone():
+            now = time.monotonic()
+            if not self.told and now >= tell_at:
+                self.tell_start()
+            if self.boss.stop_grace is not None:
+                self.take_down("stopped", self.boss.stop_grace, now)
+            elif limit is not None and now >= limit and self.result is None:
+                self.text = "ran longer than its limit of %g s" % self.spec["time_s"]
+                self.take_down("timeout", self.spec["grace_s"], now)
+            elif self.result is not None:
+                self.take_down("", self.spec["grace_s"], now)
+            waits = [tell_at - now] if not self.told else []
+            if limit is not None and not self.cause and self.result is None:
+                waits.append(limit - now)
+            if self.takedown is not None:
+                waits.append(self.takedown.step(now) or self.takedown.LOOK_S)
+            self.boss.wait(min(waits) if waits else None)
+
+    def tell_start(self):
+        self.told = True
+        self.boss.tell(started=[self.pid, self.started])
+        self.boss.oom_kills = machine.oom_kills()
+
+    def gone(self):
+        """Reap; True when no child is left."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            if pid == self.pid:
+                self.result = (status, usage)
+
+    def take_down(self, cause, grace_s, now):
+        if self.result is None and not self.cause:
+            self.cause = cause
+        if self.takedown is None:
+            me = os.getpid()
+            find = lambda: descendants.below(me)  # noqa: E731
+            self.takedown = descendants.Takedown(self.pid, grace_s, find, now)
+        self.takedown.kill_at = min(self.takedown.kill_at, now + grace_s)
+
+    def ending(self):
+        assert self.result is not None
+        end = endings.ending_of(*self.result, started=self.started)
+        end["cause"], end["text"] = self.cause, self.text
+        end["out_size"] = os.fstat(self.out).st_size
+        end["err_size"] = os.fstat(self.err).st_size
+        endings.explain_setup(self.boss.folder, self.spec, end)
+        if end["signal"] == signal.SIGKILL and not self.cause:
+            endings.explain_kill(end, self.boss.oom_kills)
+        return end
+
+
+def enter(folder):
+    try:
+        os.chdir(folder)
+    except FileNotFoundError:
+        os.makedirs(folder, 0o755, exist_ok=True)
+        os.chdir(folder)

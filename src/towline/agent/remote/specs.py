@@ -1,0 +1,70 @@
+"""What a job is asked to be: checked once, complete from then on."""
+
+from typing import Any
+
+from .home import checked_key
+from .record import read_spec
+from .refusal import Refusal
+from .supervisor import HOLD_S
+from .trees import check_relative
+
+#: field -> (allowed types, what is meant when it is left out)
+FIELDS: "dict[str, tuple[tuple[type, ...], Any]]" = {
+    "argv": ((list,), None),
+    "env": ((dict,), {}),
+    "environ": ((dict, type(None)), None),
+    "cwd": ((str,), ""),
+    "snapshot": ((str,), ""),
+    "setup": ((str,), ""),
+    "time_s": ((int, float), 0),
+    "grace_s": ((int, float), 10),
+    "hold": ((bool,), False),
+    "hold_s": ((int, float), HOLD_S),
+}
+
+
+def checked_spec(spec):
+    if not isinstance(spec, dict):
+        raise Refusal("bad_request", "a job is not an object")
+    whole = {"key": checked_key(spec.get("key")), "at": ""}
+    for name, (types, default) in FIELDS.items():
+        value = spec.get(name, default)
+        if not isinstance(value, types):
+            raise Refusal("bad_request", "`%s` of job %s is wrong" % (name, whole["key"]))
+        whole[name] = value
+    check_words(whole)
+    if whole["cwd"]:
+        check_relative(whole["cwd"])
+    return whole
+
+
+def check_words(spec):
+    words = list(spec["argv"])
+    for variables in (spec["env"], spec["environ"] or {}):
+        words += variables.keys()
+        words += variables.values()
+        if any("=" in name or not name for name in variables):
+            raise Refusal("bad_request", "a variable's name is wrong in job %s" % spec["key"])
+    if not spec["argv"] or not all(isinstance(word, str) for word in words):
+        raise Refusal("bad_request", "`argv` or `env` of job %s is wrong" % spec["key"])
+
+
+def exec_spec(home, request):
+    """A further process with the environment and the folder of job `key`."""
+    key = checked_key(request.get("key"))
+    base = read_spec(home.job(key))
+    if base is None:
+        raise Refusal("unknown_job", "no job %s on this machine" % key)
+    spec = checked_spec(
+        {
+            "key": request.get("new_key"),
+            "argv": request.get("argv"),
+            "env": dict(base["env"], **(request.get("env") or {})),
+            "environ": base["environ"],
+            "cwd": base["cwd"],
+            "setup": base["setup"],
+            "grace_s": base["grace_s"],
+        }
+    )
+    spec["at"] = base["at"] or key
+    return spec

@@ -1,0 +1,109 @@
+"""Where a job stands, told from its folder alone."""
+
+import os
+
+from . import descendants, endings, machine, record
+
+
+class Seen:
+    """`state` is unknown, held, running or ended; a running one may be without a supervisor."""
+
+    def __init__(self, state, ending=None, life=None, supervised=False):
+        self.state = state
+        self.ending = ending
+        self.supervised = supervised
+        life = life or {}
+        self.pid = life.get("pid", 0)
+        self.start = life.get("start", 0)
+        self.started = life.get("started", 0.0)
+
+    def as_reply(self):
+        reply = {"state": self.state}
+        if self.ending is not None:
+            reply["ending"] = self.ending
+        if self.started and self.state == "running":
+            reply["started"] = self.started
+        return reply
+
+
+def look(home, key, reaped=None, entomb=None):
+    """What became of the job `key`.
+
+    `reaped` are children that ended just now, {pid: (status, usage)}.
+    With `entomb`, a job that never started gets this ending, so that it never will.
+    """
+    folder = home.job(key)
+    end = record.read_exit(folder)
+    if end is not None:
+        return Seen("ended", end)
+    fd = record.open_life(folder, create=entomb is not None)
+    if fd is None:
+        end = record.read_exit(folder)
+        return Seen("unknown") if end is None else Seen("ended", end)
+    try:
+        if not record.lock(fd):
+            life = record.read_life(fd)
+            return Seen("held" if life.get("held") else "running", None, life, True)
+        return look_inside(folder, key, fd, reaped or {}, entomb)
+    finally:
+        os.close(fd)
+
+
+def look_inside(folder, key, fd, reaped, entomb):
+    """With the lock held, so nobody else decides at the same time."""
+    end = record.read_exit(folder)
+    if end is not None:
+        return Seen("ended", end)
+    life = record.read_life(fd)
+    if "ended" in life:  # killed just before the rename
+        return settle(folder, fd, life)
+    if "spawning" not in life:
+        return Seen("unknown") if entomb is None else settle(folder, fd, entomb)
+    if life.get("boot") != machine.boot_id():
+        return settle(folder, fd, lost(folder, life, "the machine restarted"))
+    if "pid" not in life:
+        find_unnamed(key, life)
+    pid = life.get("pid", 0)
+    result = reaped.get(pid) or result_of(pid)
+    if result is not None:
+        return settle(folder, fd, from_status(folder, life, *result))
+    if pid and descendants.lives(pid, life["start"]):
+        return Seen("running", None, life)
+    text = "its supervisor was killed, so its exit code is not known"
+    return settle(folder, fd, lost(folder, life, text))
+
+
+def result_of(pid):
+    """(status, usage) of a child of ours that has ended; None otherwise."""
+    try:
+        ended, status, usage = os.wait4(pid, os.WNOHANG) if pid else (0, 0, None)
+    except ChildProcessError:
+        return None
+    return (status, usage) if ended else None
+
+
+def find_unnamed(key, life):
+    """The supervisor was killed between the start and writing down the pid."""
+    for pid in descendants.marked(key):
+        facts = descendants.stat(pid)
+        if facts is not None and facts.session == pid:
+            life.update(pid=pid, start=facts.start, started=life["spawning"])
+            return
+
+
+def settle(folder, fd, end):
+    record.write_exit(folder, fd, end)
+    return Seen("ended", end)
+
+
+def lost(folder, life, text):
+    end = endings.ending("lost", text, started=life.get("started", life["spawning"]))
+    endings.add_sizes(end, folder)
+    return end
+
+
+def from_status(folder, life, status, usage):
+    end = endings.ending_of(status, usage, life.get("started", 0.0))
+    endings.add_sizes(end, folder)
+    endings.explain_setup(folder, record.read_spec(folder) or {}, end)
+    return end

@@ -1,0 +1,153 @@
+"""Running jobs without a supervisor of ours: another agent's, or its supervisor was killed."""
+
+import os
+import signal
+import time
+
+from . import descendants, endings, record
+from .states import from_status, look, lost, result_of
+
+LOCK_EVERY_S = 0.5
+PID_EVERY_S = 1.0
+
+
+class Stray:
+    """One such job; `result` comes only if its command is our own child now."""
+
+    def __init__(self, job, seen, spec):
+        self.job = job
+        self.supervised = seen.supervised
+        self.pid = seen.pid
+        self.start = seen.start
+        self.timer = None
+        self.spec = spec
+        self.cause = ""
+        self.text = ""
+        self.takedown = None
+        self.result = None
+
+
+class Strays:
+    def __init__(self, loop, home, has_started, has_ended):
+        self.loop = loop
+        self.home = home
+        self.has_started = has_started
+        self.has_ended = has_ended
+        self.strays: "dict[str, Stray]" = {}
+
+    def has(self, job):
+        return job.key in self.strays
+
+    def watch(self, job, seen):
+        spec = record.read_spec(self.home.job(job.key)) or {}
+        stray = Stray(job, seen, spec)
+        self.strays[job.key] = stray
+        self.again(stray, LOCK_EVERY_S)
+
+    def again(self, stray, seconds):
+        self.loop.cancel(stray.timer)
+        stray.timer = self.loop.later(seconds, lambda: self.check(stray))
+
+    def check(self, stray):
+        """Look at one; called again until it has ended."""
+        job = stray.job
+        if self.strays.get(job.key) != stray:
+            return
+        if not stray.supervised:
+            self.check_alone(stray)
+            return
+        never = endings.ending("lost", "its supervisor was killed before it started")
+        seen = look(self.home, job.key, entomb=never)
+        if seen.state == "ended":
+            self.end(stray, seen.ending)
+            return
+        if seen.started and not job.started:
+            self.has_started(job, seen)
+        job.held, job.pid, job.started = seen.state == "held", seen.pid, seen.started
+        stray.supervised, stray.pid, stray.start = seen.supervised, seen.pid, seen.start
+        self.again(stray, LOCK_EVERY_S if stray.supervised else 0.0)
+
+    def check_alone(self, stray):
+        """Do what its supervisor would have done: the time limit, and nothing left behind."""
+        now = time.monotonic()
+        limit = stray.spec.get("time_s", 0)
+        if stray.result is None:
+            stray.result = result_of(stray.pid)
+        gone = stray.result is not None or not descendants.lives(stray.pid, stray.start)
+        if not gone and limit and not stray.cause and time.time() > stray.job.started + limit:
+            stray.cause, stray.text = "timeout", "ran longer than its limit of %g s" % limit
+            self.take_down(stray, stray.spec.get("grace_s", 10), now)
+        if gone and stray.takedown is None:
+            self.take_down(stray, stray.spec.get("grace_s", 10), now)
+        left = stray.takedown.step(now) if stray.takedown is not None else PID_EVERY_S
+        if gone and left is None:
+            self.settle(stray)
+        else:
+            self.again(stray, descendants.Takedown.LOOK_S if left is None else left)
+
+    def take_down(self, stray, grace_s, now):
+        if stray.takedown is None:
+            find = lambda: descendants.marked(stray.job.key, stray.pid)  # noqa: E731
+            stray.takedown = descendants.Takedown(stray.pid, grace_s, find, now)
+        stray.takedown.kill_at = min(stray.takedown.kill_at, now + grace_s)
+
+    def settle(self, stray):
+        """Write the ending, unless somebody else did meanwhile."""
+        folder = self.home.job(stray.job.key)
+        end = record.read_exit(folder)
+        fd = record.open_life(folder, create=False)
+        try:
+            if end is None and fd is not None and record.lock(fd):
+                end = self.ending(stray, folder, record.read_life(fd))
+                record.write_exit(folder, fd, end)
+        finally:
+            if fd is not None:
+                os.close(fd)
+        if end is None:
+            self.again(stray, LOCK_EVERY_S)
+        else:
+            self.end(stray, end)
+
+    def ending(self, stray, folder, life):
+        if stray.result is not None:
+            end = from_status(folder, life, *stray.result)
+        else:
+            end = lost(folder, life, "its supervisor was killed, so its exit code is not known")
+        if stray.cause:
+            end["cause"], end["text"] = stray.cause, stray.text
+        return end
+
+    def end(self, stray, end):
+        del self.strays[stray.job.key]
+        self.has_ended(stray.job.key, end)
+
+    def children_ended(self, ended):
+        for stray in list(self.strays.values()):
+            if stray.supervised or stray.result is not None or stray.pid not in ended:
+                continue
+            stray.result = ended[stray.pid]
+            self.again(stray, 0.0)
+
+    def stop(self, job, grace_s):
+        stray = self.strays[job.key]
+        if grace_s is None:
+            grace_s = stray.spec.get("grace_s", 10)
+        if stray.supervised:
+            record.write_whole(self.home.job(job.key) + "/stop", b"%f" % grace_s)
+            self.nudge(job)
+            return
+        stray.cause = stray.cause or "stopped"
+        self.take_down(stray, grace_s, time.monotonic())
+        self.again(stray, 0.0)
+
+    def nudge(self, job):
+        """Have another agent's supervisor look at its folder; the lock proves its pid."""
+        fd = record.open_life(self.home.job(job.key), create=False)
+        if fd is None:
+            return
+        try:
+            pid = record.read_life(fd).get("supervisor", 0)
+            if pid and not record.lock(fd):
+                descendants.send(pid, signal.SIGUSR1)
+        finally:
+            os.close(fd)

@@ -1,0 +1,267 @@
+"""The process that one job runs under: it outlives agent and connection, and records its ending.
+
+It is forked by the agent, takes one job at a time from it through a socket, and then the next.
+When the agent is gone it finishes its present job and exits.
+"""
+
+import errno
+import json
+import os
+import select
+import shutil
+import signal
+import time
+from typing import Any
+
+from . import descendants, endings, frames, machine, process, record, trees
+from .refusal import Refusal
+from .running import Run
+
+HOLD_S = 600.0
+LOOK_FOR_GO_S = 0.5
+KEEP_TRIES = 60
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Stopped(Exception):
+    """The job is not to start any more."""
+
+    def __init__(self, cause, text=""):
+        super().__init__(cause)
+        self.cause = cause
+        self.text = text
+
+
+class Supervisor:
+    def __init__(self, home, sock):
+        self.home = home
+        self.sock = sock
+        self.boot = machine.boot_id()
+        self.decoder = frames.Decoder()
+        self.todo = []
+        self.agent_gone = False
+        self.key = ""
+        self.folder = ""
+        #: Grace in seconds once a stop was asked for.
+        self.stop_grace = None
+        self.grace_s = 10.0
+        self.null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self.oom_kills = machine.oom_kills()
+        self.snapshot: "tuple[str, list[Any]]" = ("", [])
+        self.poll = select.poll()
+        self.poll.register(sock, select.POLLIN)
+        self.listen_to_signals()
+
+    def listen_to_signals(self):
+        self.wake, wake_write = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write)
+        self.poll.register(self.wake, select.POLLIN)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self.stop(self.grace_s))
+        signal.signal(signal.SIGUSR1, lambda *_: self.look_for_stop())
+
+    # What comes from outside
+
+    def serve(self):
+        while True:
+            while self.todo:
+                self.run(*self.todo.pop(0))
+            if self.agent_gone:
+                return
+            self.wait(None)
+
+    def wait(self, seconds):
+        """Until something happened, or the time is over."""
+        if seconds is not None:
+            seconds = max(0, int(seconds * 1000) + 1)
+        for fd, _ in self.poll.poll(seconds):
+            if fd == self.wake:
+                os.read(self.wake, 4096)
+            else:
+                self.receive()
+
+    def receive(self):
+        try:
+            data = self.sock.recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            self.agent_gone = True
+            self.poll.unregister(self.sock)
+            return
+        for header, blob in self.decoder.feed(data):
+            if "run" in header:
+                self.todo.append((header["run"], blob))
+            elif header.get("stop") == self.key:
+                grace_s = header["grace_s"]
+                self.stop(self.grace_s if grace_s is None else grace_s)
+
+    def stop(self, grace_s):
+        if self.stop_grace is None or grace_s < self.stop_grace:
+            self.stop_grace = grace_s
+
+    def look_for_stop(self):
+        """Another agent than ours asks for a stop through the folder."""
+        try:
+            with open(self.folder + "/stop") as file:
+                self.stop(float(file.read()))
+        except (OSError, ValueError):
+            pass
+
+    def tell(self, **message):
+        if self.agent_gone:
+            return
+        message["key"] = self.key
+        try:
+            self.sock.sendall(frames.encode(message))
+        except OSError:
+            self.agent_gone = True
+            self.poll.unregister(self.sock)
+
+    # One job
+
+    def run(self, key, raw):
+        self.key, self.folder, self.stop_grace = key, self.home.job(key), None
+        try:
+            life = self.claim()
+        except OSError as problem:
+            self.tell(ended=trouble(problem))
+            return
+        if life is None:
+            self.tell(known=True)
+            return
+        end, pid = self.live(life, raw)
+        self.keep(life, end)
+        os.close(life)
+        if pid:
+            self.tell(started=[pid, end["started"]], ended=end)
+        else:
+            self.tell(ended=end)
+        self.key = ""
+
+    def keep(self, life, end):
+        """Record the ending; a job that did run must not lose it to a moment without space."""
+        for _ in range(KEEP_TRIES if end["started"] else 1):
+            try:
+                record.write_exit(self.folder, life, end)
+                return
+            except OSError:
+                time.sleep(1.0 if end["started"] else 0.0)
+
+    def claim(self):
+        """The locked `life` of a job never started; None when somebody else has or had it."""
+        try:
+            os.mkdir(self.folder, 0o700)
+        except FileExistsError:
+            return self.claim_again()
+        life = record.open_life(self.folder, create=True)
+        if record.lock(life) and not os.path.exists(self.folder + "/exit"):
+            return life
+        os.close(life)
+        return None
+
+    def claim_again(self):
+        if os.path.exists(self.folder + "/exit"):
+            return None
+        life = record.open_life(self.folder, create=True)
+        if (
+            record.lock(life)
+            and record.is_current(self.folder, life)
+            and not os.path.exists(self.folder + "/exit")
+            and "spawning" not in record.read_life(life)
+        ):
+            if record.released(self.folder) != "void":
+                shutil.rmtree(self.folder + "/src", ignore_errors=True)
+                return life
+            record.write_exit(self.folder, life, endings.ending("void", "it never started"))
+        os.close(life)
+        return None
+
+    def live(self, life, raw):
+        """Prepare, start and await the command: its ending, and its pid if still to be told."""
+        try:
+            spec = json.loads(raw.decode("utf-8"))
+            self.grace_s = spec["grace_s"]
+            self.prepare(life, spec, raw)
+            return Run(self, life, spec).to_the_end()
+        except Stopped as stopped:
+            return endings.ending(stopped.cause, stopped.text), 0
+        except process.CannotStart as problem:
+            return endings.ending(problem.cause, problem.text, problem.code), 0
+        except (trees.CannotMake, Refusal, ValueError) as problem:
+            return endings.ending("snapshot", str(problem)), 0
+        except OSError as problem:
+            return trouble(problem), 0
+        finally:
+            os.chdir("/")
+
+    def prepare(self, life, spec, raw):
+        record.write_all_to(self.folder + "/spec.json", raw)
+        if not spec["at"]:
+            source = self.folder + "/src"
+            os.mkdir(source, 0o755)
+            if spec["snapshot"]:
+                self.make_source(spec["snapshot"], source)
+        if spec["hold"]:
+            self.hold(life, spec["hold_s"])
+        if self.stop_grace is not None:
+            raise Stopped("stopped", "stopped before it started")
+
+    def make_source(self, digest, source):
+        if self.snapshot[0] != digest:
+            self.snapshot = (digest, trees.load_snapshot(self.home, digest))
+        trees.make_tree(self.home, self.snapshot[1], source, self.pause)
+
+    def pause(self):
+        """Between two files: hear a stop."""
+        self.wait(0)
+        if self.stop_grace is not None:
+            raise Stopped("stopped", "stopped before it started")
+
+    def hold(self, life, hold_s):
+        """Until released. The link `go` is made only once: it says either go or void, for ever."""
+        record.write_life(life, {"supervisor": os.getpid(), "boot": self.boot, "held": True})
+        self.tell(held=True)
+        until = time.monotonic() + hold_s
+        word = record.released(self.folder)
+        while not word and self.stop_grace is None:
+            left = until - time.monotonic()
+            if left <= 0:
+                record.release(self.folder, "void")
+            else:
+                self.wait(min(left, LOOK_FOR_GO_S))
+            word = record.released(self.folder)
+        if word == "void":
+            raise Stopped("void", "it was not released to start")
+
+    def environ(self, spec):
+        """The environment of the command, as bytes."""
+        if spec["environ"] is None:
+            environ = dict(os.environb)
+        else:
+            environ = as_bytes(spec["environ"])
+        environ.update(as_bytes(spec["env"]))
+        home = os.fsencode(self.home.job(spec["at"] or self.key))
+        environ[b"JOB_DIR"] = home
+        environ[b"SRC_DIR"] = home + b"/src"
+        environ.setdefault(b"PYTHONUNBUFFERED", b"1")
+        environ[descendants.MARK.encode()] = self.key.encode()
+        return environ
+
+
+def as_bytes(variables):
+    return {
+        name.encode("utf-8", "surrogateescape"): value.encode("utf-8", "surrogateescape")
+        for name, value in variables.items()
+    }
+
+
+def trouble(problem):
+    """The ending of a job that could not even be prepared."""
+    if problem.errno in NO_SPACE:
+        return endings.ending("no_space", "no space left on the machine: %s" % problem)
+    return endings.ending("snapshot", "the job's folder could not be made: %s" % problem)

@@ -1,0 +1,59 @@
+"""Folders to be removed, a little at a time, so that the agent stays responsive."""
+
+import os
+import time
+
+STEP_S = 0.01
+
+
+class Trash:
+    def __init__(self, loop, home):
+        self.loop = loop
+        self.home = home
+        self.todo = None
+        self.more = False
+        self.timer = loop.later(1.0, self.step)
+
+    def add(self, folder, key):
+        """Out of sight at once, removed soon."""
+        os.rename(folder, "%s/%s.%d.%d" % (self.home.trash, key, os.getpid(), time.time() * 1e6))
+        self.more = True
+        if self.timer is None:
+            self.timer = self.loop.later(0.05, self.step)
+
+    def step(self):
+        self.timer = None
+        if self.todo is None:
+            self.more = False
+            self.todo = removals(self.home.trash)
+        until = time.monotonic() + STEP_S
+        for _ in self.todo:
+            if time.monotonic() > until:
+                self.timer = self.loop.later(STEP_S, self.step)
+                return
+        self.todo = None
+        if self.more:
+            self.timer = self.loop.later(STEP_S, self.step)
+
+
+def removals(top):
+    """Remove everything below `top`, yielding between files."""
+    for folder, folders, names in os.walk(top, topdown=False):
+        for name in names:
+            yield remove(os.unlink, os.path.join(folder, name))
+        for name in folders:
+            path = os.path.join(folder, name)
+            yield remove(os.unlink if os.path.islink(path) else os.rmdir, path)
+
+
+def remove(how, path):
+    try:
+        how(path)
+    except PermissionError:
+        try:  # a job may leave folders that forbid changes
+            os.chmod(os.path.dirname(path), 0o700)
+            how(path)
+        except OSError:
+            pass
+    except OSError:
+        pass

@@ -1,0 +1,168 @@
+"""Connections to ports of this machine, carried over the one channel with flow control."""
+
+import collections
+import errno
+import os
+import socket
+
+from .loop import READ, WRITE
+from .refusal import Refusal
+
+LOCAL = {"127.0.0.1": socket.AF_INET, "localhost": socket.AF_INET, "::1": socket.AF_INET6}
+#: What either side may have sent without the other having said that it is through.
+WINDOW = 1 << 20
+PIECE = 64 << 10
+
+
+class Tunnel:
+    def __init__(self, number, sock):
+        self.number = number
+        self.sock = sock
+        self.fd = sock.fileno()
+        #: Request id to answer once connected.
+        self.dialling = None
+        self.to_socket: "collections.deque[bytes]" = collections.deque()
+        self.waiting = 0
+        self.unacknowledged = 0
+        self.read_ended = False
+        self.write_ending = False
+        self.write_ended = False
+
+
+class Tunnels:
+    """`send` and `reply` go to the other side; `is_clogged` holds us back."""
+
+    def __init__(self, loop, send, reply, refuse, is_clogged):
+        self.loop = loop
+        self.send = send
+        self.reply = reply
+        self.refuse = refuse
+        self.is_clogged = is_clogged
+        self.tunnels = {}
+
+    def dial(self, request, _blob):
+        number, port = request.get("stream"), request.get("port")
+        host = request.get("host", "127.0.0.1")
+        if host not in LOCAL:
+            raise Refusal("denied", "only ports of the machine itself, not of %.100r" % (host,))
+        if not isinstance(port, int) or not 0 < port < 65536:
+            raise Refusal("bad_request", "`port` is not a port")
+        if not isinstance(number, (int, str)) or number in self.tunnels:
+            raise Refusal("bad_request", "`stream` is missing or taken")
+        sock = socket.socket(LOCAL[host], socket.SOCK_STREAM)
+        sock.setblocking(False)
+        tunnel = Tunnel(number, sock)
+        tunnel.dialling = request["id"]
+        self.tunnels[number] = tunnel
+        address = "::1" if host == "::1" else "127.0.0.1"
+        problem = sock.connect_ex((address, port))
+        if problem not in (0, errno.EINPROGRESS):
+            self.drop(tunnel)
+            raise Refusal("refused", "nothing answers on port %d" % port)
+        self.update(tunnel)
+
+    def frame(self, header, blob):
+        """What the other side says on a stream."""
+        tunnel = self.tunnels.get(header.get("stream"))
+        if tunnel is None:
+            return  # closed here while this was under way
+        if header.get("close"):
+            self.drop(tunnel)
+            return
+        tunnel.unacknowledged -= header.get("credit", 0)
+        if blob:
+            tunnel.to_socket.append(blob)
+            tunnel.waiting += len(blob)
+        if header.get("eof"):
+            tunnel.write_ending = True
+        if tunnel.waiting > WINDOW + PIECE:
+            self.hang_up(tunnel)  # it does not keep to the window
+            return
+        self.write(tunnel)
+
+    def ready(self, tunnel, events):
+        if tunnel.dialling is not None:
+            self.connected(tunnel)
+            return
+        if events & WRITE:
+            self.write(tunnel)
+        if events & READ and self.tunnels.get(tunnel.number) is tunnel:
+            self.read(tunnel)
+
+    def connected(self, tunnel):
+        number, tunnel.dialling = tunnel.dialling, None
+        problem = tunnel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if problem:
+            self.drop(tunnel)
+            self.refuse(number, Refusal("refused", os.strerror(problem)))
+            return
+        self.reply(number, {})
+        self.write(tunnel)
+
+    def read(self, tunnel):
+        try:
+            data = tunnel.sock.recv(min(PIECE, max(1, WINDOW - tunnel.unacknowledged)))
+        except BlockingIOError:
+            return
+        except OSError:
+            self.hang_up(tunnel)
+            return
+        if data:
+            tunnel.unacknowledged += len(data)
+            self.send({"stream": tunnel.number}, data)
+        else:
+            tunnel.read_ended = True
+            self.send({"stream": tunnel.number, "eof": True})
+        self.update(tunnel)
+
+    def write(self, tunnel):
+        written = 0
+        try:
+            while tunnel.to_socket and tunnel.dialling is None:
+                data = tunnel.to_socket.popleft()
+                count = tunnel.sock.send(data)
+                written += count
+                if count < len(data):
+                    tunnel.to_socket.appendleft(memoryview(data)[count:])
+                    break
+        except BlockingIOError:
+            tunnel.to_socket.appendleft(data)
+        except OSError:
+            self.hang_up(tunnel)
+            return
+        tunnel.waiting -= written
+        if written:
+            self.send({"stream": tunnel.number, "credit": written})
+        self.update(tunnel)
+
+    def update(self, tunnel):
+        """Look for what can go on; close what is through in both directions."""
+        if tunnel.write_ending and not tunnel.to_socket and not tunnel.write_ended:
+            tunnel.write_ended = True
+            try:
+                tunnel.sock.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+        if tunnel.read_ended and tunnel.write_ended:
+            self.hang_up(tunnel)
+            return
+        events = 0
+        if tunnel.dialling is not None or tunnel.to_socket:
+            events |= WRITE
+        if tunnel.dialling is None and not tunnel.read_ended:
+            if tunnel.unacknowledged < WINDOW and not self.is_clogged():
+                events |= READ
+        self.loop.watch(tunnel.fd, events, lambda events: self.ready(tunnel, events))
+
+    def unclogged(self):
+        for tunnel in list(self.tunnels.values()):
+            self.update(tunnel)
+
+    def hang_up(self, tunnel):
+        self.send({"stream": tunnel.number, "close": True})
+        self.drop(tunnel)
+
+    def drop(self, tunnel):
+        self.loop.unwatch(tunnel.fd)
+        self.tunnels.pop(tunnel.number, None)
+        tunnel.sock.close()

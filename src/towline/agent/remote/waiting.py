@@ -1,0 +1,169 @@
+"""Reading a job's output, and waiting for more of it."""
+
+import ctypes
+import os
+import time
+
+from .home import checked_key
+from .loop import READ
+from .refusal import Refusal
+
+MOST = 256 << 10
+PATIENCE_S = 30.0
+#: Looked at anyway; writes from another machine wake nobody.
+SAFETY_S = 1.0
+POLL_S = 0.05
+IN_MODIFY = 0x2
+IN_ONESHOT = 0x80000000
+IN_NONBLOCK = 0x800
+IN_CLOEXEC = 0x80000
+
+
+class Inotify:
+    """Wakes once per watched file when it is written to."""
+
+    def __init__(self):
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = self.libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
+        if self.fd < 0:
+            raise OSError("no inotify")
+
+    def add(self, path):
+        return self.libc.inotify_add_watch(self.fd, os.fsencode(path), IN_MODIFY | IN_ONESHOT) >= 0
+
+    def clear(self):
+        try:
+            while os.read(self.fd, 65536):
+                pass
+        except BlockingIOError:
+            pass
+
+
+class Wait:
+    """One read that has found nothing yet."""
+
+    def __init__(self, number, request):
+        self.number = number
+        self.request = request
+        self.until = time.monotonic() + PATIENCE_S
+        self.watched = False
+
+
+class Reads:
+    """`reply` answers a read; `is_active(key)` is True while a job has not ended."""
+
+    def __init__(self, loop, home, reply, is_active):
+        self.loop = loop
+        self.home = home
+        self.reply = reply
+        self.is_active = is_active
+        self.waits = {}
+        self.by_key = {}
+        self.timer = None
+        self.inotify: "Inotify | None" = None
+        try:
+            self.inotify = Inotify()
+            loop.watch(self.inotify.fd, READ, self.written)
+        except (OSError, AttributeError):
+            pass  # polling does it too
+
+    def read(self, request, _blob):
+        check(request)
+        found = self.look(request)
+        if found is not None:
+            return found
+        wait = Wait(request["id"], request)
+        self.waits[wait.number] = wait
+        self.by_key.setdefault(request["key"], set()).add(wait)
+        self.watch(wait)
+        # What came between looking and watching would wake nobody.
+        self.answer(wait)
+        self.tick_later()
+        return None
+
+    def look(self, request, give_up=False):
+        """(header, blob) when there is something to say."""
+        active = self.is_active(request["key"])
+        data, size = self.piece(request)
+        reached = request["offset"] + len(data) >= size
+        if data or not active or give_up or not request.get("wait"):
+            return {"eof": not active and reached, "size": size}, data
+        return None
+
+    def piece(self, request):
+        try:
+            fd = os.open(self.path(request), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b"", 0
+        try:
+            data = os.pread(fd, min(request["limit"], MOST), request["offset"])
+            return data, os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+
+    def path(self, request):
+        return self.home.job(request["key"]) + "/" + request["stream"]
+
+    def watch(self, wait):
+        wait.watched = self.inotify is not None and self.inotify.add(self.path(wait.request))
+
+    def answer(self, wait, give_up=False):
+        found = self.look(wait.request, give_up)
+        if found is None:
+            return False
+        self.drop(wait)
+        self.reply(wait.number, *found)
+        return True
+
+    def drop(self, wait):
+        self.waits.pop(wait.number, None)
+        same = self.by_key.get(wait.request["key"])
+        if same is not None:
+            same.discard(wait)
+            if not same:
+                del self.by_key[wait.request["key"]]
+
+    def cancel(self, request, _blob):
+        for number in request.get("ids") or ():
+            wait = self.waits.get(number)
+            if wait is not None:
+                self.drop(wait)
+        return {}
+
+    def woken(self, key):
+        """The job started or ended."""
+        for wait in list(self.by_key.get(key, ())):
+            if not wait.watched:
+                self.watch(wait)
+            self.answer(wait)
+
+    def written(self, _events):
+        if self.inotify is not None:
+            self.inotify.clear()
+        for wait in list(self.waits.values()):
+            if not self.answer(wait):
+                self.watch(wait)
+
+    def tick_later(self):
+        if self.timer is None and self.waits:
+            all_watched = all(wait.watched for wait in self.waits.values())
+            self.timer = self.loop.later(SAFETY_S if all_watched else POLL_S, self.tick)
+
+    def tick(self):
+        self.timer = None
+        now = time.monotonic()
+        for wait in list(self.waits.values()):
+            if not self.answer(wait, now >= wait.until) and not wait.watched:
+                self.watch(wait)
+        self.tick_later()
+
+
+def check(request):
+    checked_key(request.get("key"))
+    if request.get("stream") not in ("out", "err"):
+        raise Refusal("bad_request", "`stream` is neither out nor err")
+    request.setdefault("limit", MOST)
+    for name in ("offset", "limit"):
+        value = request.setdefault(name, 0)
+        if not isinstance(value, int) or value < 0:
+            raise Refusal("bad_request", "`%s` is not a size" % name)

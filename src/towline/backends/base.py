@@ -1,0 +1,45 @@
+"""What a backend is: the code that runs jobs on one kind of cluster.
+
+The Engine gives orders (`start`, `stop`), which return at once; what came of them arrives as facts
+through `report`. Starting is idempotent per attempt.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+from towline.model.events import Fact
+from towline.model.job import Job
+from towline.model.request import Request
+
+Report = Callable[[Fact], None]
+
+
+class Backend(Protocol):
+    #: True where the cluster has a queue of its own (Slurm, Grid Engine, a team's server).
+    queues_itself: bool
+
+    def start(self, job: Job, request: Request) -> None:
+        """Start every process of the job's present attempt."""
+
+    def find_again(self, job: Job, request: Request) -> None:
+        """After a restart: report what has become of the job's present attempt."""
+
+    def stop(self, job: Job) -> None:
+        """Stop every process of the job's present attempt."""
+
+    def conclude(self, job: Job) -> None:
+        """The attempt is over: stop watching it."""
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        """Bytes from `offset` on, and whether that is all there will ever be."""
+
+    async def file_operation(
+        self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        """One of list, stat, get, put, walk in the folder of one process."""
+
+    async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
+        """Run a command beside a process; yields its output and last its ending."""
+        yield {}

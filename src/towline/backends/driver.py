@@ -1,0 +1,425 @@
+"""One machine, driven: keep a channel open, make true over there what is wanted here.
+
+The driver holds a table of the processes it wants on its machine. Whenever the channel opens
+(first time, after a cut, after the Engine was killed) it asks the agent what it knows of them and
+mends the difference: unknown ones are started, ended ones reported, unwanted ones stopped. So there
+is one path for the ordinary case and for every fault.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from towline.agent.link import Link
+from towline.backends.base import Report
+from towline.backends.staging import stage
+from towline.errors import AgentError, HostError, Unreachable
+from towline.hosts.base import Host
+from towline.hosts.ssh import needs_person
+from towline.model.events import MachineGone, ProcessEnded, ProcessStarted
+from towline.model.job import Ending
+from towline.snapshot.blobs import BlobStore
+
+log = logging.getLogger("towline")
+
+#: Most processes named in one message.
+_MANY = 2000
+#: A channel that is silent for this long is dead, whatever ssh believes.
+_SILENCE_S = 30.0
+
+
+class Wanted(Struct):
+    """One process that should be (or stop being) on this machine."""
+
+    key: str
+    job: int
+    attempt: int
+    rank: int
+    #: What the agent needs to start it. None: it may only be found again, never started (a process
+    #: of a gang whose start an earlier Engine left half done).
+    order: Callable[[], dict[str, Any]] | None
+    snapshot: str = ""
+    gpus: tuple[int, ...] = ()
+    #: A start went out, or may have gone out before the Engine was killed.
+    sent: bool = False
+    #: Prepared over there, waiting for its sisters.
+    held: bool = False
+    started: bool = False
+    stop: bool = False
+    #: Its end is settled here; it must only never run over there.
+    settled: bool = False
+
+
+class Driver:
+    """`report` takes facts, `on_hold` hears of processes that wait for their sisters, `on_probe` of
+    what the machine measured."""
+
+    def __init__(
+        self,
+        host: Host,
+        root: str,
+        blobs: BlobStore,
+        report: Report,
+        on_hold: Callable[[Wanted], None],
+        on_probe: Callable[["Driver", dict[str, Any]], None],
+        probe_every_s: float,
+        lost_after_s: float,
+    ) -> None:
+        self.name = host.name
+        self.host = host
+        self.root = root
+        self.blobs = blobs
+        self.report = report
+        self.on_hold = on_hold
+        self.on_probe = on_probe
+        self.probe_every_s = probe_every_s
+        self.lost_after_s = lost_after_s
+        self.wanted: dict[str, Wanted] = {}
+        self.link: Link | None = None
+        self.error: HostError | None = None
+        self.since = time.time()
+        self._clock_offset = 0.0
+        self._heard = 0.0
+        self._outbox: list[Wanted] = []
+        self._flushing = False
+        self._staged: dict[str, asyncio.Task[None]] = {}
+        self._up = asyncio.Event()
+        self._redial = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # --- what the backend asks ---------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        if self.link is not None:
+            return "online"
+        return "offline" if self.error else "connecting"
+
+    def open(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(), name=f"machine {self.name}"
+            )
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for task in list(self._tasks):
+            task.cancel()
+        if self.link is not None:
+            self.link.close()
+
+    def want(self, wanted: Wanted) -> None:
+        if wanted.key in self.wanted:
+            return
+        self.wanted[wanted.key] = wanted
+        if wanted.sent:
+            # It may be there already (the Engine was restarted): the agent knows.
+            if self.link is not None:
+                self._spawn(self._reconcile(self.link, [wanted]))
+        else:
+            self._send_soon(wanted)
+
+    def stop(self, key: str) -> None:
+        wanted = self.wanted.get(key)
+        if wanted is None or wanted.stop:
+            return
+        wanted.stop = True
+        if self.link is not None:
+            self._spawn(self._stop_now(self.link, [wanted]))
+        elif not wanted.sent:
+            self._end(wanted, Ending(cause="void", text="stopped before it started"))
+
+    def go(self, keys: list[str]) -> None:
+        if self.link is not None:
+            self._spawn(self._quietly(self.link.ask("go", keys=keys)))
+
+    def settle(self, key: str, ending: Ending) -> None:
+        """Report an end that is certain without asking the machine; see to it when it answers."""
+        wanted = self.wanted.get(key)
+        if wanted is not None and not wanted.settled:
+            wanted.settled = wanted.stop = True
+            self._report_end(wanted, ending)
+            if self.link is not None:
+                self._spawn(self._stop_now(self.link, [wanted]))
+
+    def let_go(self, key: str) -> None:
+        wanted = self.wanted.get(key)
+        if wanted is not None and not wanted.settled:
+            del self.wanted[key]
+
+    def redial(self) -> None:
+        """Try now, not when the back-off says."""
+        self._redial.set()
+
+    async def reach(self, timeout_s: float = 40.0) -> Link:
+        """The open channel, waiting for it if need be."""
+        self.open()
+        if self.link is None and self.error is not None:
+            self.redial()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.link is None:
+                    self._tried.clear()
+                    up = asyncio.ensure_future(self._up.wait())
+                    tried = asyncio.ensure_future(self._tried.wait())
+                    await asyncio.wait({up, tried}, return_when=asyncio.FIRST_COMPLETED)
+                    up.cancel()
+                    tried.cancel()
+                    if self.link is None and self.error is not None and not self.error.transient:
+                        raise self.error
+        except TimeoutError:
+            raise self.error or Unreachable(f"{self.name}: does not answer") from None
+        return self.link
+
+    # --- the life of the channel -------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pause_s = 0.5
+        while True:
+            try:
+                link = await Link.open(self.host, self.root, self._event, self._closed)
+            except HostError as error:
+                self._offline(error)
+                self._give_up_on_the_silent()
+                await self._sleep(60.0 if needs_person(error) else pause_s)
+                pause_s = min(pause_s * 2, 15.0 if self.wanted else 60.0)
+                continue
+            pause_s = 0.5
+            try:
+                await self._online(link)
+            except (HostError, AgentError) as error:
+                link.close()
+                self._offline(error if isinstance(error, HostError) else Unreachable(str(error)))
+                await self._sleep(pause_s)
+                continue
+            await self._watch(link)
+
+    async def _online(self, link: Link) -> None:
+        self._clock_offset = link.hello.get("time", time.time()) - time.time()
+        if abs(self._clock_offset) < 1.0:
+            self._clock_offset = 0.0
+        self._heard = time.monotonic()
+        self._staged.clear()
+        raw, _ = await link.ask("probe")
+        self.link, self.error, self.since = link, None, time.time()
+        self.on_probe(self, raw["raw"])
+        await link.ask("watch", every_s=self.probe_every_s)
+        await self._reconcile(link, [w for w in self.wanted.values() if w.sent])
+        self._up.set()
+        self._tried.set()
+        for wanted in list(self.wanted.values()):
+            if not wanted.sent:
+                self._send_soon(wanted)
+
+    async def _watch(self, link: Link) -> None:
+        """Until the channel closes, or is silent although it should speak every few seconds."""
+        while not link.closed:
+            await asyncio.sleep(1.0)
+            if time.monotonic() - self._heard > _SILENCE_S + self.probe_every_s:
+                link.close()
+        self._offline(self.error or Unreachable(f"{self.name}: the connection broke"))
+
+    def _offline(self, error: HostError) -> None:
+        if self.link is not None or self.error is None:
+            self.since = time.time()
+        self.link, self.error = None, error
+        self._up.clear()
+        self._tried.set()
+        self.report(MachineGone(self.name))
+        for wanted in list(self.wanted.values()):
+            if not wanted.sent:
+                # It never went out, so it can go elsewhere at once.
+                self._end(
+                    wanted, Ending(cause="void", text=f"{self.name} went away before it started")
+                )
+
+    def _give_up_on_the_silent(self) -> None:
+        if time.time() - self.since < self.lost_after_s:
+            return
+        for wanted in list(self.wanted.values()):
+            if not wanted.settled:
+                text = f"{self.name} has not answered for {self.lost_after_s / 3600:.3g} h"
+                self.settle(wanted.key, Ending(cause="lost", text=text, ended=time.time()))
+
+    async def _sleep(self, pause_s: float) -> None:
+        self._redial.clear()
+        try:
+            async with asyncio.timeout(pause_s * random.uniform(0.8, 1.2)):
+                await self._redial.wait()
+        except TimeoutError:
+            pass
+
+    def _closed(self, error: HostError) -> None:
+        self.error = error
+
+    # --- making it true ----------------------------------------------------------------------
+
+    async def _reconcile(self, link: Link, wanted: list[Wanted]) -> None:
+        for at in range(0, len(wanted), _MANY):
+            some = {w.key: w for w in wanted[at : at + _MANY]}
+            answer, _ = await link.ask("observe", keys=list(some))
+            for key, known in answer["states"].items():
+                self._found(link, some[key], known)
+
+    def _found(self, link: Link, wanted: Wanted, known: dict[str, Any]) -> None:
+        state = known["state"]
+        if state == "ended":
+            self._end(wanted, self._ending(known["ending"]))
+        elif wanted.stop:
+            self._spawn(self._stop_now(link, [wanted]))
+        elif state == "running":
+            self._started(wanted, known.get("started") or time.time())
+        elif state == "held":
+            self._hold(wanted)
+        elif wanted.order is None and not wanted.started:
+            self._spawn(self._stop_now(link, [wanted]))
+        elif wanted.started:
+            text = f"{self.name} answers, but knows nothing of it"
+            self._end(wanted, Ending(cause="lost", text=text, ended=time.time()))
+        else:
+            self._send_soon(wanted)
+
+    def _send_soon(self, wanted: Wanted) -> None:
+        """Collect what is to be started in this turn of the loop, and send it in one message."""
+        self._outbox.append(wanted)
+        if not self._flushing and self.link is not None:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        link, outbox = self.link, self._outbox
+        if link is None:
+            self._outbox = []
+            return
+        self._outbox = []
+        groups: dict[str, list[Wanted]] = {}
+        for wanted in outbox:
+            if self.wanted.get(wanted.key) is wanted and not wanted.stop:
+                groups.setdefault(wanted.snapshot, []).append(wanted)
+        for snapshot, some in groups.items():
+            staged = self._staged.get(snapshot)
+            if not snapshot or (staged is not None and staged.done() and not staged.exception()):
+                self._send(link, some)
+            else:
+                self._spawn(self._stage_and_send(link, snapshot, some))
+
+    async def _stage_and_send(self, link: Link, snapshot: str, some: list[Wanted]) -> None:
+        task = self._staged.get(snapshot)
+        if task is None or (task.done() and task.exception()):
+            task = self._staged[snapshot] = self._spawn(stage(link, self.blobs, snapshot))
+        try:
+            await asyncio.shield(task)
+        except AgentError as error:
+            cause = "no_space" if error.code == "no_space" else "snapshot"
+            for wanted in some:
+                self._end(wanted, Ending(cause=cause, text=error.text, ended=time.time()))
+            return
+        except HostError:
+            return
+        self._send(link, [w for w in some if self.wanted.get(w.key) is w and not w.stop])
+
+    def _send(self, link: Link, some: list[Wanted]) -> None:
+        if link.closed or not some:
+            return
+        for at in range(0, len(some), _MANY):
+            part = some[at : at + _MANY]
+            orders = [wanted.order() for wanted in part if wanted.order is not None]
+            for wanted in part:
+                wanted.sent = True
+            self._spawn(self._quietly(link.ask_soon("start", jobs=orders)))
+
+    async def _stop_now(self, link: Link, some: list[Wanted]) -> None:
+        """Forbid what has not started, stop what runs."""
+        keys = [w.key for w in some]
+        try:
+            answer, _ = await link.ask("void", keys=keys)
+            running = []
+            for wanted in some:
+                known = answer["states"][wanted.key]
+                if known["state"] == "ended":
+                    self._end(wanted, self._ending(known["ending"]))
+                else:
+                    running.append(wanted.key)
+            if running:
+                await link.ask("stop", keys=running)
+        except (HostError, AgentError):
+            return  # the channel broke: reconciling after the next greeting does it again
+
+    # --- what the agent says -----------------------------------------------------------------
+
+    def _event(self, header: dict[str, Any], blob: bytes) -> None:
+        self._heard = time.monotonic()
+        kind = header.get("event")
+        if kind == "jobs":
+            for key in header.get("held", ()):
+                if wanted := self.wanted.get(key):
+                    self._hold(wanted)
+            for key, _, at in header.get("started", ()):
+                if wanted := self.wanted.get(key):
+                    self._started(wanted, at)
+            for key, ending in header.get("ended", ()):
+                if wanted := self.wanted.get(key):
+                    self._end(wanted, self._ending(ending))
+        elif kind == "probe":
+            self.on_probe(self, header["raw"])
+
+    def _hold(self, wanted: Wanted) -> None:
+        wanted.held = True
+        self.on_hold(wanted)
+
+    def _started(self, wanted: Wanted, at: float) -> None:
+        if not wanted.started and not wanted.settled:
+            wanted.started = wanted.sent = True
+            self.report(ProcessStarted(wanted.job, wanted.attempt, wanted.rank, self._here(at)))
+
+    def _here(self, at: float | None) -> float:
+        """A time of the machine's clock, in ours."""
+        return at - self._clock_offset if at else 0.0
+
+    def _ending(self, body: dict[str, Any]) -> Ending:
+        return Ending(
+            code=body.get("code"),
+            signal=body.get("signal"),
+            cause=body.get("cause") or "",
+            text=body.get("text") or "",
+            started=self._here(body.get("started")),
+            ended=self._here(body.get("ended")) or time.time(),
+        )
+
+    def _end(self, wanted: Wanted, ending: Ending) -> None:
+        if self.wanted.pop(wanted.key, None) is not None and not wanted.settled:
+            self._report_end(wanted, ending)
+
+    def _report_end(self, wanted: Wanted, ending: Ending) -> None:
+        self.report(ProcessEnded(wanted.job, wanted.attempt, wanted.rank, ending))
+
+    # --- small print -------------------------------------------------------------------------
+
+    def _spawn(self, coroutine: Any) -> "asyncio.Task[Any]":
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned)
+        return task
+
+    def _spawned(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if not isinstance(error, HostError | AgentError):
+                log.error("machine %s", self.name, exc_info=error)
+
+    async def _quietly(self, awaitable: Any) -> None:
+        """What was asked is asked again by reconciling if the channel breaks meanwhile."""
+        try:
+            await awaitable
+        except (HostError, AgentError):
+            pass

@@ -1,0 +1,376 @@
+"""The backend for machines: this one and those reached by ssh, in one or several clusters."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from towline.agent.link import Link
+from towline.backends.base import Report
+from towline.backends.driver import Driver, Wanted
+from towline.backends.variables import process_variables, shared_variables
+from towline.errors import AgentError, HostError, NotFound
+from towline.hosts.base import Host
+from towline.model.events import MachineRemoved, MachineSeen, ProcessEnded
+from towline.model.job import Ending, Job, key_of
+from towline.model.machine import Machine
+from towline.model.odd_text import original
+from towline.model.request import Request
+from towline.probes.machine import Limits, observe
+from towline.snapshot.blobs import BlobStore
+
+_READ = 256 * 1024
+#: Files of one `exec` are told apart from those of the next, also after a restart.
+_EXEC_NUMBERS = itertools.count(1)
+
+
+class Membership:
+    """What the configuration says about one machine."""
+
+    def __init__(self, host: Host, root: str, limits: Limits, lost_after_s: float) -> None:
+        self.host = host
+        self.root = root
+        self.limits = limits
+        self.lost_after_s = lost_after_s
+        self.owners: tuple[str, ...] = ()
+        self.aliases: tuple[tuple[str, str], ...] = ()
+        self.clusters: set[str] = set()
+
+
+class Machines:
+    queues_itself = False
+
+    def __init__(
+        self,
+        engine_id: str,
+        report: Report,
+        blobs: BlobStore,
+        environment: Callable[[str], dict[str, str] | None],
+        probe_every_s: float,
+    ) -> None:
+        self.engine_id = engine_id
+        self.report = report
+        self.blobs = blobs
+        self.environment = environment
+        self.probe_every_s = probe_every_s
+        self.members: dict[str, Membership] = {}
+        self.drivers: dict[str, Driver] = {}
+        #: The last observation of each machine.
+        self.seen: dict[str, Machine] = {}
+        self._raw: dict[str, dict[str, Any]] = {}
+        #: (job, attempt) -> the processes that start together.
+        self._gangs: dict[tuple[int, int], list[tuple[Driver, Wanted]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- which machines ----------------------------------------------------------------------
+
+    def join(self, cluster: str, members: Iterable[Membership]) -> None:
+        """Make `members` the machines of a cluster; connections that exist are kept."""
+        names = set()
+        for member in members:
+            name = member.host.name
+            names.add(name)
+            known = self.members.get(name)
+            if known is None:
+                self.members[name] = known = member
+            else:
+                known.limits, known.owners, known.aliases = (
+                    member.limits,
+                    member.owners,
+                    member.aliases,
+                )
+            known.clusters.add(cluster)
+            if name not in self.drivers:
+                self.drivers[name] = Driver(
+                    known.host,
+                    known.root,
+                    self.blobs,
+                    self.report,
+                    self._held,
+                    self._probed,
+                    self.probe_every_s,
+                    known.lost_after_s,
+                )
+            self.drivers[name].open()
+            self._announce(name)
+        for name in [
+            n for n, m in self.members.items() if cluster in m.clusters and n not in names
+        ]:
+            self._leave(cluster, name)
+
+    def leave(self, cluster: str) -> None:
+        for name in [n for n, member in self.members.items() if cluster in member.clusters]:
+            self._leave(cluster, name)
+
+    def _leave(self, cluster: str, name: str) -> None:
+        self.members[name].clusters.discard(cluster)
+        if self.members[name].clusters or self.drivers[name].wanted:
+            self._announce(name)
+            return
+        driver = self.drivers.pop(name)
+        del self.members[name]
+        self.seen.pop(name, None)
+        self.report(MachineRemoved(name))
+        self._spawn(driver.close())
+
+    async def close(self) -> None:
+        await asyncio.gather(*(driver.close() for driver in self.drivers.values()))
+
+    def _probed(self, driver: Driver, raw: dict[str, Any]) -> None:
+        self._raw[driver.name], previous = raw, self._raw.get(driver.name)
+        member = self.members.get(driver.name)
+        if member is None or driver.link is None:
+            return
+        held = [index for wanted in driver.wanted.values() for index in wanted.gpus]
+        seen = observe(
+            raw,
+            previous,
+            driver.link.hello,
+            limits=member.limits,
+            name=driver.name,
+            clusters=tuple(sorted(member.clusters)),
+            owners=member.owners,
+            aliases=member.aliases,
+            before=self.seen.get(driver.name),
+            ours=dict.fromkeys(held, True),
+            engine=self.engine_id,
+        )
+        if driver.host.login() is None:
+            # Whoever sits at this machine knows what it is busy with and wants the job now.
+            seen = replace(seen, foreign_cpus=0.0)
+        self.seen[driver.name] = seen
+        self.report(MachineSeen(seen))
+
+    def _announce(self, name: str) -> None:
+        """Its clusters changed: tell the core, from the last observation."""
+        if name in self.seen and self.drivers[name].link is not None:
+            self._probed(self.drivers[name], self._raw[name])
+
+    # --- starting and stopping ---------------------------------------------------------------
+
+    def start(self, job: Job, request: Request) -> None:
+        assert job.attempt is not None
+        if len(job.attempt.placement) == 1:
+            self._want(job, request, port=0, again=False)
+        else:
+            self._spawn(self._start_gang(job, request))
+
+    def find_again(self, job: Job, request: Request) -> None:
+        """After a restart: whatever an earlier Engine may have started of this attempt."""
+        self._want(job, request, port=0, again=True)
+
+    async def _start_gang(self, job: Job, request: Request) -> None:
+        """All or none: every process is prepared and held; only then do they go, together."""
+        assert job.attempt is not None
+        first = job.attempt.placement[0].machine
+        try:
+            for name in dict.fromkeys(slot.machine for slot in job.attempt.placement):
+                link = await self.drivers[name].reach()
+                if name == first:
+                    answer, _ = await link.ask("free_port")
+        except (HostError, AgentError, KeyError) as error:
+            ending = Ending(cause="void", text=f"not all machines answered: {error}")
+            for rank in range(len(job.attempt.placement)):
+                self.report(ProcessEnded(job.id, job.attempt.number, rank, ending))
+            return
+        self._want(job, request, port=answer["port"], again=False)
+
+    def _want(self, job: Job, request: Request, port: int, again: bool) -> None:
+        assert job.attempt is not None
+        attempt = job.attempt
+        gang = len(attempt.placement) > 1
+        orders = None if gang and again else self._orders(job, request, port)
+        wants = []
+        for rank, slot in enumerate(attempt.placement):
+            driver = self.drivers.get(slot.machine)
+            if rank in attempt.endings:
+                continue
+            if driver is None:
+                text = f"{slot.machine} is no longer part of {job.spec.cluster}"
+                lost = Ending(cause="lost", text=text)
+                self.report(ProcessEnded(job.id, attempt.number, rank, lost))
+                continue
+            wanted = Wanted(
+                key=key_of(self.engine_id, job.id, attempt.number, rank),
+                job=job.id,
+                attempt=attempt.number,
+                rank=rank,
+                order=None if orders is None else orders[rank],
+                snapshot=job.spec.snapshot,
+                gpus=slot.gpus,
+                sent=again,
+                started=bool(attempt.started),
+                stop=job.stop_asked,
+            )
+            wants.append((driver, wanted))
+        if gang:
+            self._gangs[job.id, attempt.number] = wants
+        for driver, wanted in wants:
+            driver.want(wanted)
+
+    def _orders(self, job: Job, request: Request, port: int) -> list[Callable[[], dict[str, Any]]]:
+        """For each rank, what to tell the agent; made late, since addresses are known only then."""
+        assert job.attempt is not None
+        attempt, spec = job.attempt, job.spec
+
+        def order(rank: int) -> dict[str, Any]:
+            shared = shared_variables(job, request, self._addresses(job), port)
+            local = self.members[attempt.placement[rank].machine].host.login() is None
+            return {
+                "key": key_of(self.engine_id, job.id, attempt.number, rank),
+                "argv": [original(word) for word in spec.argv],
+                "env": {
+                    name: original(value)
+                    for name, value in process_variables(job, request, shared)[rank].items()
+                },
+                "environ": self.environment(spec.environment)
+                if local and spec.environment
+                else None,
+                "cwd": spec.subfolder,
+                "snapshot": spec.snapshot,
+                "setup": spec.setup,
+                "time_s": spec.time_s,
+                "grace_s": spec.grace_s,
+                "hold": len(attempt.placement) > 1,
+            }
+
+        return [lambda rank=rank: order(rank) for rank in range(len(attempt.placement))]  # type: ignore[misc]
+
+    def _addresses(self, job: Job) -> dict[str, str]:
+        """How the processes of a job reach each other's machines."""
+        assert job.attempt is not None
+        names = list(dict.fromkeys(slot.machine for slot in job.attempt.placement))
+        found = {}
+        for name in names:
+            link = self.drivers[name].link
+            hello = link.hello if link else {}
+            found[name] = hello.get("address") or (hello.get("hostname") if len(names) > 1 else "")
+        return {name: address or "127.0.0.1" for name, address in found.items()}
+
+    def _held(self, wanted: Wanted) -> None:
+        """Let a gang go once all are held; or once one runs, which only happens after all were."""
+        gang = self._gangs.get((wanted.job, wanted.attempt), [])
+        if any(w.started for _, w in gang) or all(w.held for _, w in gang):
+            for driver, sister in gang:
+                if sister.held and not sister.started:
+                    driver.go([sister.key])
+
+    def stop(self, job: Job) -> None:
+        assert job.attempt is not None
+        never_went = any(ending.cause == "void" for ending in job.attempt.endings.values())
+        for rank, slot in enumerate(job.attempt.placement):
+            driver = self.drivers.get(slot.machine)
+            if driver is None or rank in job.attempt.endings:
+                continue
+            key = key_of(self.engine_id, job.id, job.attempt.number, rank)
+            wanted = driver.wanted.get(key)
+            if never_went and driver.link is None and wanted is not None and not wanted.started:
+                # A sister voided itself, so the common start never came: nothing runs there.
+                driver.settle(key, Ending(cause="void", text="its sisters did not start"))
+            else:
+                driver.stop(key)
+
+    def conclude(self, job: Job) -> None:
+        assert job.attempt is not None
+        self._gangs.pop((job.id, job.attempt.number), None)
+        for rank, slot in enumerate(job.attempt.placement):
+            if driver := self.drivers.get(slot.machine):
+                driver.let_go(key_of(self.engine_id, job.id, job.attempt.number, rank))
+
+    # --- looking into a job ------------------------------------------------------------------
+
+    async def _where(self, job: Job, rank: int) -> tuple[Link, str]:
+        if job.attempt is None:
+            raise NotFound(f"job {job.id} has not started yet", hint=f"tow why {job.id}")
+        if rank >= len(job.attempt.placement):
+            count = len(job.attempt.placement)
+            raise NotFound(
+                f"job {job.id} has {count} process{'es' if count > 1 else ''}, no number {rank}"
+            )
+        machine = job.attempt.placement[rank].machine
+        driver = self.drivers.get(machine)
+        if driver is None:
+            raise NotFound(
+                f"{machine}, where job {job.id} ran, is not part of any cluster any more"
+            )
+        return await driver.reach(), key_of(self.engine_id, job.id, job.attempt.number, rank)
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        link, key = await self._where(job, rank)
+        header, blob = await link.ask(
+            "read", key=key, stream=stream, offset=offset, limit=_READ, wait=wait
+        )
+        return blob, header["eof"]
+
+    async def log_size(self, job: Job, rank: int, stream: str) -> int:
+        link, key = await self._where(job, rank)
+        header, _ = await link.ask("read", key=key, stream=stream, offset=0, limit=0, wait=False)
+        size: int = header["size"]
+        return size
+
+    async def file_operation(
+        self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        link, key = await self._where(job, rank)
+        return await link.ask(op, blob, key=key, **fields)
+
+    async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
+        link, key = await self._where(job, rank)
+        side = f"{key}.x{next(_EXEC_NUMBERS)}.{id(link) % 10**6}"
+        await link.ask("exec", key=key, new_key=side, argv=argv, env={})
+        queue: asyncio.Queue[dict[str, Any] | BaseException | None] = asyncio.Queue(8)
+
+        async def pump(stream: str) -> None:
+            offset = 0
+            try:
+                while True:
+                    header, blob = await link.ask(
+                        "read", key=side, stream=stream, offset=offset, limit=_READ, wait=True
+                    )
+                    if blob:
+                        await queue.put({"stream": stream, "offset": offset, "blob": blob})
+                        offset += len(blob)
+                    if header["eof"]:
+                        return await queue.put(None)
+            except (HostError, AgentError) as error:
+                await queue.put(error)
+
+        pumps = [asyncio.create_task(pump(stream)) for stream in ("out", "err")]
+        try:
+            finished = 0
+            while finished < len(pumps):
+                item = await queue.get()
+                if isinstance(item, BaseException):
+                    raise item
+                if item is None:
+                    finished += 1
+                else:
+                    yield item
+            answer, _ = await link.ask("observe", keys=[side])
+            yield {"ending": answer["states"][side].get("ending", {})}
+        finally:
+            for task in pumps:
+                task.cancel()
+            if not link.closed:
+                await _settled(link.ask("stop", keys=[side], grace_s=1.0))
+                await _settled(link.ask("forget", keys=[side]))
+
+    async def tunnel(self, job: Job, rank: int) -> Link:
+        link, _ = await self._where(job, rank)
+        return link
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _settled(awaitable: Any) -> None:
+    try:
+        await awaitable
+    except (HostError, AgentError):
+        pass

@@ -1,0 +1,50 @@
+"""The variables every process gets. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from towline.model.job import Job
+from towline.model.request import Request
+
+#: Ports for rendezvous of jobs with one process; below the kernel's range for outgoing connections.
+_FIRST_PORT, _PORTS = 10_000, 20_000
+
+
+def shared_variables(
+    job: Job, request: Request, addresses: Mapping[str, str], port: int
+) -> dict[str, str]:
+    """Those that are the same for all processes of an attempt: who they are and where to meet."""
+    assert job.attempt is not None
+    placement = job.attempt.placement
+    found = {"NUM_GROUPS": str(len(request.groups)), "WORLD_SIZE": str(len(placement))}
+    for index, group in enumerate(request.groups):
+        found[f"NUM_PROCESSES_GROUP{index}"] = str(group.count)
+    for (group_index, process_index, _), slot in zip(request.processes(), placement, strict=True):
+        found[f"HOST_GROUP{group_index}_PROCESS{process_index}"] = addresses[slot.machine]
+    found["MASTER_ADDR"] = addresses[placement[0].machine]
+    found["MASTER_PORT"] = str(port or _FIRST_PORT + (job.id * 7 + job.attempt.number) % _PORTS)
+    return found
+
+
+def process_variables(
+    job: Job, request: Request, shared: Mapping[str, str]
+) -> list[dict[str, str]]:
+    """All variables of every process, in rank order; the user's own `-e` settings win."""
+    assert job.attempt is not None
+    found = []
+    seen: Counter[str] = Counter()
+    for rank, (group_index, process_index, need) in enumerate(request.processes()):
+        slot = job.attempt.placement[rank]
+        own = {
+            **shared,
+            "GROUP_INDEX": str(group_index),
+            "PROCESS_INDEX": str(process_index),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(seen[slot.machine]),
+            "TOWLINE_JOB": str(job.id),
+        }
+        if need.gpus:
+            own["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in slot.gpus)
+        seen[slot.machine] += 1
+        found.append({**own, **job.spec.env})
+    return found

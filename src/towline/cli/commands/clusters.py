@@ -1,0 +1,123 @@
+"""`tow clusters`: places to run."""
+
+from __future__ import annotations
+
+import os
+
+from towline.cli.client import quoted, with_query
+from towline.cli.engine import Engine
+from towline.cli.login import log_in
+from towline.cli.machine_table import show_machines
+from towline.cli.options import Parser
+from towline.cli.steps import mark
+from towline.cli.table import show_table
+from towline.cli.terminal import printable, say, say_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+EXAMPLES = """
+tow clusters
+tow clusters add lab gpu1 me@10.0.0.5:2222
+tow clusters add lab gpu1 --setup 'source env/bin/activate'
+tow clusters remove lab
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "clusters",
+        "[list | add NAME MACHINE... | remove NAME] [options]",
+        "List, add and remove clusters. A machine is a name from ~/.ssh/config, user@host:port,\n"
+        "or `this` machine; adding a cluster looks at each and shows what it found.",
+        EXAMPLES,
+    )
+    parser.add_argument(
+        "action", nargs="?", default="list", choices=["list", "add", "remove"], help="what to do"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the cluster's name")
+    parser.add_argument("machines", nargs="*", metavar="MACHINE", help="its machines")
+    parser.add_argument("--setup", metavar="TEXT", help="shell text to run before each of its jobs")
+    parser.add_json()
+    return parser
+
+
+def main(args: list[str]) -> int:
+    asking = parser()
+    options = asking.read(args)
+    engine = Engine()
+    if options.action == "list":
+        if options.name:
+            asking.error("`list` takes no name; the machines of one cluster: tow machines -c NAME")
+        return _list(engine, options.json)
+    if not options.name:
+        asking.error(f"which cluster? tow clusters {options.action} NAME")
+    if options.action == "remove":
+        if options.machines:
+            asking.error("`remove` takes one cluster at a time")
+        return _remove(engine, options)
+    if not options.machines:
+        asking.error("which machines? tow clusters add NAME MACHINE...")
+    return _add(engine, options)
+
+
+def _list(engine: Engine, json: bool) -> int:
+    answer = engine.call("GET", with_query("/v1/clusters", cwd=os.getcwd()))
+    if json:
+        say_json(answer)
+        return 0
+    rows = [
+        [
+            str(cluster["name"]) + (" (default)" if cluster.get("default") else ""),
+            str(cluster["kind"]),
+            ", ".join(cluster.get("machines") or []),
+            str(cluster.get("from") or ""),
+        ]
+        for cluster in answer["clusters"]
+    ]
+    show_table(["CLUSTER", "KIND", "MACHINES", "FROM"], rows)
+    return 0
+
+
+def _add(engine: Engine, options: Namespace) -> int:
+    body = {"name": options.name, "machines": options.machines}
+    if options.setup is not None:
+        body["setup"] = options.setup
+    logins = []
+    machines: list[dict[str, Any]] = []
+    for header, _ in engine.frames("POST", "/v1/clusters", body):
+        step = header.get("step") or {}
+        machines = header.get("machines") or machines
+        if step.get("login"):
+            logins.append(step["login"])
+        if options.json:
+            say_json(header)
+        elif step:
+            _say_step(step)
+    if options.json:
+        return 0
+    if logins and log_in(engine, logins):
+        target = with_query("/v1/machines", cwd=os.getcwd(), cluster=options.name)
+        machines = engine.call("GET", target)["machines"]
+    if machines:
+        show_machines(machines)
+    say(f"added {options.name}; now: tow run -c {options.name} COMMAND")
+    return 0
+
+
+def _say_step(step: dict[str, Any]) -> None:
+    machine = f"{printable(str(step['machine']))}: " if step.get("machine") else ""
+    say(f"{mark(step.get('ok'))} {machine}{printable(str(step.get('text') or ''))}")
+    if step.get("hint"):
+        say(f"    {printable(str(step['hint']))}")
+
+
+def _remove(engine: Engine, options: Namespace) -> int:
+    answer = engine.call("DELETE", f"/v1/clusters/{quoted(options.name)}")
+    if options.json:
+        say_json(answer)
+    else:
+        say(f"removed {options.name}")
+    return 0

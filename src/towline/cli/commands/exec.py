@@ -1,0 +1,65 @@
+"""`tow exec`: a command beside a job."""
+
+from __future__ import annotations
+
+from towline.cli.engine import Engine
+from towline.cli.jobs import job_number
+from towline.cli.options import JOB_HELP, Parser, split_command
+from towline.cli.output import JsonLines, Output
+from towline.cli.terminal import note
+from towline.cli.wording import exit_code
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+VALUED = ("-p", "--process")
+EXAMPLES = """
+tow exec 12 -- nvidia-smi
+tow exec --process 3 12 ls -l
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "exec",
+        "[options] JOB [--] COMMAND...",
+        "Run a command on a job's machine, in its folder and environment, and wait for it.",
+        EXAMPLES,
+    )
+    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_argument("command", nargs="*", metavar="COMMAND", help="what to run there")
+    parser.add_argument(
+        "-p", "--process", metavar="N", type=int, help="beside this process of the job (0)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
+    return parser
+
+
+def main(args: list[str]) -> int:
+    before, rest = split_command(args, VALUED)
+    between, command = split_command(rest[1:], VALUED)
+    asking = parser()
+    options = asking.read([*before, *between, *rest[:1]])
+    if not command:
+        asking.error("which command? tow exec JOB -- COMMAND")
+    engine = Engine()
+    job = job_number(engine, options.job)
+    body: dict[str, Any] = {"argv": command}
+    if options.process is not None:
+        body["process"] = options.process
+    return _run(engine, job, body, options.json)
+
+
+def _run(engine: Engine, job: int, body: dict[str, Any], json: bool) -> int:
+    output: Output | JsonLines = JsonLines() if json else Output()
+    end: dict[str, Any] = {"exit_code": 1}
+    for header, blob in engine.frames("POST", f"/v1/jobs/{job}/exec", body):
+        if "stream" in header:
+            # One process writes here, so its lines need no name in front.
+            output.stream({**header, "label": ""}, blob)
+        elif "note" in header:
+            note(header["note"])
+        end = header.get("end", end)
+    output.finish(end)
+    return exit_code(end)

@@ -1,0 +1,128 @@
+"""`tow forward`: a port of a job, reached from this machine."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from towline.cli.client import Gone
+from towline.cli.engine import Engine
+from towline.cli.jobs import job_number
+from towline.cli.options import JOB_HELP, Parser
+from towline.cli.table import show_table
+from towline.cli.terminal import note, say, say_json
+from towline.errors import EngineError, TowlineError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from types import FrameType
+    from typing import Any
+
+LOOK_EVERY_S = 2.0
+EXAMPLES = """
+tow forward 12 6006
+tow forward 12 8888 --local 9999
+tow forward -d 12 6006
+tow forward --list
+tow forward --stop 6006
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "forward",
+        "[options] JOB PORT",
+        "Reach a port of a job, such as TensorBoard's, from this machine, until Ctrl-C.",
+        EXAMPLES,
+    )
+    parser.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
+    parser.add_argument("port", nargs="?", type=int, metavar="PORT", help="the port over there")
+    parser.add_argument(
+        "--local", type=int, metavar="N", default=0, help="the port here (any free)"
+    )
+    parser.add_argument("-d", "--detach", action="store_true", help="return; it stays open")
+    parser.add_argument("--list", action="store_true", help="list the open ones")
+    parser.add_argument("--stop", type=int, metavar="N", help="close the one on port N here")
+    parser.add_json()
+    return parser
+
+
+def main(args: list[str]) -> int:
+    asking = parser()
+    options = asking.read(args)
+    engine = Engine()
+    if options.list:
+        return _list(engine, options.json)
+    if options.stop is not None:
+        answer = engine.call("DELETE", f"/v1/forwards/{options.stop}")
+        say_json(answer) if options.json else say(f"port {options.stop} is closed")
+        return 0
+    if options.port is None:
+        asking.error("which port of which job? tow forward JOB PORT")
+    job = job_number(engine, options.job)
+    if options.detach:
+        _tell(job, options.port, _open(engine, job, options.port, options.local), options.json)
+        return 0
+    return _stay(engine, job, options)
+
+
+def _tell(job: int, port: int, local: int, json: bool) -> None:
+    if json:
+        say_json({"job": job, "port": port, "local": local})
+    else:
+        say(f"http://localhost:{local} -> job {job} port {port}")
+
+
+def _open(engine: Engine, job: int, port: int, local: int) -> int:
+    body = {"port": port, "local": local}
+    answer = engine.call("POST", f"/v1/jobs/{job}/forward", body)
+    return int(answer["local"])
+
+
+def _list(engine: Engine, json: bool) -> int:
+    answer = engine.call("GET", "/v1/forwards")
+    if json:
+        say_json(answer)
+    elif not answer["forwards"]:
+        say("nothing is forwarded: tow forward JOB PORT")
+    else:
+        rows = [
+            [str(entry[key]) for key in ("local", "job", "port")] for entry in answer["forwards"]
+        ]
+        show_table(["HERE", "JOB", "PORT"], rows)
+    return 0
+
+
+def _stay(engine: Engine, job: int, options: Namespace) -> int:
+    """Keep it open, also over a restart of the Engine, until somebody ends us."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    local = _open(engine, job, options.port, options.local)
+    try:
+        _tell(job, options.port, local, options.json)
+        while True:
+            time.sleep(LOOK_EVERY_S)
+            if not _is_open(engine, local):
+                _open(engine, job, options.port, local)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        try:
+            engine.call("DELETE", f"/v1/forwards/{local}")
+        except EngineError:
+            note(f"port {local} may still be open: tow forward --list")
+        except TowlineError:
+            pass  # It was closed already, with its job.
+
+
+def _is_open(engine: Engine, local: int) -> bool:
+    try:
+        forwards: list[dict[str, Any]] = engine.call("GET", "/v1/forwards")["forwards"]
+    except Gone:
+        return False
+    return any(entry["local"] == local for entry in forwards)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

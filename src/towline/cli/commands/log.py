@@ -1,0 +1,47 @@
+"""`tow log`: a job's output."""
+
+from __future__ import annotations
+
+from towline.cli.engine import Engine
+from towline.cli.follow import Follow
+from towline.cli.jobs import job_number
+from towline.cli.options import JOB_HELP, Parser
+
+EXAMPLES = """
+tow log 12
+tow log -f last
+tow log --stderr --tail 10000 12
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "log",
+        "[options] JOB",
+        "Print what a job wrote so far: its stdout to stdout, its stderr to stderr.",
+        EXAMPLES,
+    )
+    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ended")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--stdout", action="store_true", help="only its stdout")
+    only.add_argument("--stderr", action="store_true", help="only its stderr")
+    parser.add_argument("--tail", metavar="N", type=int, help="only the last N bytes of each")
+    parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
+    return parser
+
+
+def main(args: list[str]) -> int:
+    options = parser().read(args)
+    engine = Engine()
+    job = job_number(engine, options.job)
+    stream = "out" if options.stdout else "err" if options.stderr else "all"
+    following = Follow(
+        engine,
+        job_id=job,
+        json=options.json,
+        stream=stream,
+        tail=options.tail,
+        until_end=options.follow,
+    )
+    return following.run()

@@ -1,0 +1,75 @@
+"""`tow ls`: a job's files."""
+
+from __future__ import annotations
+
+import stat
+import time
+
+from towline.cli.client import with_query
+from towline.cli.engine import Engine
+from towline.cli.jobs import job_number
+from towline.cli.options import JOB_HELP, Parser
+from towline.cli.table import show_table
+from towline.cli.terminal import note, paint, printable, say, say_json
+from towline.cli.wording import size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MARKS = {"folder": "/", "dir": "/", "d": "/", "link": "@", "l": "@"}
+EXAMPLES = """
+tow ls 12
+tow ls 12 checkpoints -l
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "ls", "[options] JOB [PATH]", "List the files of a job, in the folder it runs in.", EXAMPLES
+    )
+    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_argument("path", nargs="?", default="", metavar="PATH", help="a folder or file")
+    parser.add_argument("-l", "--long", action="store_true", help="also mode, size and time")
+    parser.add_json()
+    return parser
+
+
+def main(args: list[str]) -> int:
+    options = parser().read(args)
+    engine = Engine()
+    job = job_number(engine, options.job)
+    answer = engine.call("GET", with_query(f"/v1/jobs/{job}/files", path=options.path))
+    if options.json:
+        say_json(answer)
+        return 0
+    entries = answer["entries"]
+    if options.long:
+        _show_long(entries)
+    elif entries:
+        say("\n".join(_name(entry) for entry in entries))
+    if answer.get("more"):
+        note("there are more files than these; name a folder to see the rest")
+    return 0
+
+
+def _name(entry: dict[str, Any]) -> str:
+    kind = MARKS.get(str(entry.get("kind")), "")
+    name = printable(str(entry["name"]))
+    return paint(name, "cyan", 1) + kind if kind == "/" else name + kind
+
+
+def _show_long(entries: list[dict[str, Any]]) -> None:
+    rows = []
+    for entry in entries:
+        moment = time.localtime(entry.get("mtime") or 0)
+        name = str(entry["name"]) + MARKS.get(str(entry.get("kind")), "")
+        bits = stat.filemode(_mode(entry.get("mode")))[1:]
+        rows.append(
+            [bits, size(entry.get("size") or 0), time.strftime("%Y-%m-%d %H:%M", moment), name]
+        )
+    show_table(["MODE", "SIZE", "CHANGED", "NAME"], rows)
+
+
+def _mode(value: Any) -> int:
+    return int(value, 8) if isinstance(value, str) else int(value or 0)

@@ -1,0 +1,45 @@
+"""`tow retry`: run ended jobs again."""
+
+from __future__ import annotations
+
+from towline.cli.engine import Engine
+from towline.cli.follow import Follow
+from towline.cli.jobs import job_numbers
+from towline.cli.options import JOB_HELP, Parser
+from towline.cli.terminal import say, say_json
+
+EXAMPLES = """
+tow retry 12
+tow retry -f last
+tow retry 14-20
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "retry",
+        "[options] JOBS...",
+        "Run ended jobs again, as they were submitted: same files, same command, same number.",
+        EXAMPLES,
+    )
+    parser.add_argument("jobs", nargs="+", metavar="JOBS", help=f"{JOB_HELP}; a range 14-20")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow it; one job only")
+    parser.add_json()
+    return parser
+
+
+def main(args: list[str]) -> int:
+    retrying = parser()
+    options = retrying.read(args)
+    engine = Engine()
+    numbers = job_numbers(engine, options.jobs)
+    if options.follow and len(numbers) != 1:
+        retrying.error("only one job can be followed")
+    answer = engine.call("POST", "/v1/jobs/retry", {"ids": numbers})
+    if options.follow:
+        return Follow(engine, job_id=numbers[0], json=options.json).run()
+    if options.json:
+        say_json(answer)
+    else:
+        say("\n".join(f"job {job['id']} {job['state']}" for job in answer["jobs"]))
+    return 0

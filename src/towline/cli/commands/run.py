@@ -1,0 +1,146 @@
+"""`tow run`: one word in front of a command."""
+
+from __future__ import annotations
+
+import os
+
+from towline.cli.engine import Engine
+from towline.cli.options import Parser, split_command
+from towline.cli.terminal import say, say_json
+from towline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+#: Options whose value goes to the Engine as it was typed.
+PASSED_ON = {
+    "cluster": (("-c", "--cluster"), "NAME", "where to run it (default: the configured cluster)"),
+    "request": (("-r", "--request"), "TEXT", "what it needs, e.g. '2:[gtx1070]'"),
+    "cpus": (("--cpus",), "N", "CPUs for each process"),
+    "mem": (("--mem",), "SIZE", "memory for each process, e.g. 10G"),
+    "gpus": (("--gpus",), "N[:MODEL]", "GPUs for each process, e.g. 2 or 2:gtx1070"),
+    "title": (("-t", "--title"), "TEXT", "a name for the job (default: the command)"),
+    "time": (("--time",), "TIME", "stop it after this long, e.g. 2h"),
+    "retries": (("--retries",), "N", "start it again up to N times when it fails"),
+    "priority": (("--priority",), "N", "before jobs of lower priority (default: 0)"),
+    "setup": (("--setup",), "TEXT", "shell text to run first, e.g. 'source env/bin/activate'"),
+}
+VALUED = ("-e", "--env", *(flag for flags, _, _ in PASSED_ON.values() for flag in flags))
+EXAMPLES = """
+tow run python train.py --lr 0.1
+tow run -c lab -r '[2:gtx1070]' -- python train.py
+tow run -c lab --gpus 1 --mem 10G -t baseline -d python train.py
+tow run --dry-run -c lab --gpus 2 python train.py
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "run",
+        "[options] COMMAND...",
+        "Run a command as a job and follow it. Everything after the command's first word belongs\n"
+        "to the command. `tow` exits with the command's own exit code.",
+        EXAMPLES,
+    )
+    for name, (flags, metavar, text) in PASSED_ON.items():
+        parser.add_argument(*flags, dest=name, metavar=metavar, help=text)
+    parser.add_argument("--exclusive", action="store_true", help="no other job on its machines")
+    parser.add_argument(
+        "-e",
+        "--env",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="set a variable; only a name takes its value from here",
+    )
+    parser.add_argument(
+        "-d", "--detach", action="store_true", help="print the job's number and return"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be sent, and where it would run"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
+    return parser
+
+
+def main(args: list[str]) -> int:
+    ours, command = split_command(args, VALUED)
+    asking = parser()
+    options = asking.read(ours)
+    if not command:
+        asking.error("which command? put it at the end: tow run COMMAND")
+    ask = job_ask(options, command)
+    if options.dry_run:
+        return _plan(ask, options.json)
+    if options.detach:
+        job = Engine().submit(ask, new_key())
+        say_json(job) if options.json else say(f"job {job['id']}")
+        return 0
+    from towline.cli.follow import Follow
+
+    return Follow(Engine(), ask=ask, key=new_key(), json=options.json).run()
+
+
+def new_key() -> str:
+    """What tells this submission from every other: sent again, it is still the same job."""
+    return os.urandom(12).hex()
+
+
+def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
+    """What the Engine is asked to run; values as they were typed."""
+    ask: dict[str, Any] = {
+        "argv": command,
+        "cwd": _folder(),
+        "environ": _environ(),
+        "env": dict(_variable(text) for text in options.env),
+    }
+    ask.update({name: value for name in PASSED_ON if (value := getattr(options, name)) is not None})
+    if options.exclusive:
+        ask["exclusive"] = True
+    return ask
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("this folder does not exist any more", "cd to one that does") from None
+
+
+def _environ() -> dict[str, str]:
+    """The environment, without values that are not text."""
+    return {name: value for name, value in os.environ.items() if _is_text(name + value)}
+
+
+def _is_text(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise UsageError(f"-e {text!r} does not name a variable", "write it like -e SEED=7")
+    if equals:
+        return name, value
+    if name not in os.environ:
+        raise UsageError(f"-e {name}: there is no variable {name} here", f"write -e {name}=VALUE")
+    return name, os.environ[name]
+
+
+def _plan(ask: dict[str, Any], json: bool) -> int:
+    plan = Engine().call("POST", "/v1/plan", ask, repeat=True)
+    if json:
+        say_json(plan)
+    else:
+        from towline.cli.plan import plan_text
+
+        say(plan_text(plan))
+    return 0

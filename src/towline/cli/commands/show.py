@@ -1,0 +1,109 @@
+"""`tow show`: everything about one job."""
+
+from __future__ import annotations
+
+import time
+
+from towline.cli.engine import Engine
+from towline.cli.jobs import job_number
+from towline.cli.options import JOB_HELP, Parser
+from towline.cli.table import show_table
+from towline.cli.terminal import paint, printable, say, say_json
+from towline.cli.wording import STATE_COLOURS, ago, duration, ending, machines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+EXAMPLES = """
+tow show 12
+tow show last --json
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "show",
+        "[--json] JOB",
+        "Everything about one job: its command, its processes, what happened to it and when.",
+        EXAMPLES,
+    )
+    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_json()
+    return parser
+
+
+def main(args: list[str]) -> int:
+    options = parser().read(args)
+    engine = Engine()
+    job = engine.call("GET", f"/v1/jobs/{job_number(engine, options.job)}")
+    if options.json:
+        say_json(job)
+        return 0
+    say("\n".join(_facts(job, time.time())))
+    _show_processes(job.get("processes") or [])
+    for entry in job.get("history") or []:
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["at"]))
+        say(f"{paint(moment, 'dim', 1)}  {printable(str(entry['text']))}")
+    return 0
+
+
+def _facts(job: dict[str, Any], now: float) -> list[str]:
+    import shlex
+
+    from towline.model.odd_text import original
+    from towline.model.units import format_duration
+
+    attempt = f"{job['attempt']} of at most {job['retries'] + 1}" if job.get("retries") else ""
+    facts = {
+        "title": job["title"],
+        "command": shlex.join(map(original, job["command"])),
+        "folder": original(job["folder"]),
+        "cluster": job["cluster"],
+        "machines": machines(job, most=20),
+        "request": job["request"],
+        "priority": str(job.get("priority") or ""),
+        "attempt": attempt,
+        "setup": job.get("setup") or "",
+        "sets": ", ".join(job.get("env") or []),
+        "time limit": format_duration(job["time_s"]) if job.get("time_s") else "",
+        "submitted": ago(job["submitted"], now),
+        "ran for": duration(job, now),
+        "ended": ago(job["ended"], now) if job.get("ended") else "",
+        "exit code": "" if job.get("exit_code") is None else str(job["exit_code"]),
+        "files": str(job.get("files") or ""),
+    }
+    state = paint(job["state"], STATE_COLOURS.get(job["state"], "bold"), 1)
+    why = ending(job)
+    head = f"job {job['id']} · {state}{why and f': {why}'}"
+    return [head, *(f"  {name:<10} {printable(text)}" for name, text in facts.items() if text)]
+
+
+def _show_processes(processes: list[dict[str, Any]]) -> None:
+    if not processes:
+        return
+    say("")
+    show_table(
+        ["PROCESS", "MACHINE", "GPUS", "STATE", "EXIT", "FOLDER"],
+        [
+            [
+                f"{process['group']}.{process['process']}",
+                str(process.get("machine") or ""),
+                ", ".join(map(str, process.get("gpus") or [])),
+                (
+                    str(process.get("state") or ""),
+                    STATE_COLOURS.get(process.get("state") or "", ""),
+                ),
+                _exit(process),
+                str(process.get("folder") or ""),
+            ]
+            for process in processes
+        ],
+    )
+    say("")
+
+
+def _exit(process: dict[str, Any]) -> str:
+    if process.get("signal"):
+        return f"signal {process['signal']}"
+    return "" if process.get("exit_code") is None else str(process["exit_code"])

@@ -1,0 +1,46 @@
+"""`tow stop`: stop jobs."""
+
+from __future__ import annotations
+
+from towline.cli.engine import Engine
+from towline.cli.jobs import job_numbers
+from towline.cli.options import JOB_HELP, Parser
+from towline.cli.terminal import say, say_json
+
+EXAMPLES = """
+tow stop 12
+tow stop 12 13 14-20
+tow stop all
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "stop",
+        "[--json] JOBS...",
+        "Stop jobs: TERM to all their processes, and KILL to those that are still there later.",
+        EXAMPLES,
+    )
+    parser.add_argument(
+        "jobs", nargs="+", metavar="JOBS", help=f"{JOB_HELP}; a range 14-20; or `all`"
+    )
+    parser.add_json()
+    return parser
+
+
+def main(args: list[str]) -> int:
+    options = parser().read(args)
+    engine = Engine()
+    numbers = job_numbers(engine, options.jobs)
+    # The Engine's API never means "all" by "none": without a number there is nothing to do.
+    stopping = {"ids": numbers}
+    answer = (
+        engine.call("POST", "/v1/jobs/stop", stopping, repeat=True) if numbers else {"jobs": []}
+    )
+    if options.json:
+        say_json(answer)
+    elif not numbers:
+        say("no job is active")
+    else:
+        say("\n".join(f"job {job['id']} {job['state']}" for job in answer["jobs"]))
+    return 0

@@ -1,0 +1,256 @@
+"""This user's Engine: reached over its socket, started when it does not answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from towline.cli.client import Gone, Reply, Upload, connect, request
+from towline.config.paths import home_paths
+from towline.errors import EngineError, TowlineError
+from towline.version import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Iterator
+    from subprocess import Popen
+    from typing import Any
+
+    from towline.config.paths import Paths
+
+START_LIMIT_S = 20.0
+POLL_S = 0.01
+#: A second Engine gives way to the first; this long the first may take until it listens.
+GIVE_WAY_S = 2.0
+
+
+class ApiError(TowlineError):
+    """What the Engine refused to do, and why."""
+
+    def __init__(self, error: dict[str, Any], exit_code: int = 1) -> None:
+        super().__init__(
+            str(error.get("text") or "the Engine refused"), str(error.get("hint") or "")
+        )
+        self.code = str(error.get("code") or "error")
+        self.exit_code = exit_code
+        #: How to log in to the machine that wants a password or a second factor.
+        self.login: dict[str, Any] | None = error.get("login")
+
+
+class Engine:
+    """The API, as every command uses it."""
+
+    def __init__(self, paths: Paths | None = None) -> None:
+        self.paths = paths or home_paths()
+
+    def call(self, method: str, target: str, body: Any = None, *, repeat: bool = False) -> Any:
+        """The JSON answer to one request; `repeat` says that doing it twice does no harm."""
+        tries = 3 if repeat or method in ("GET", "DELETE") else 1
+        while True:
+            tries -= 1
+            try:
+                return self._answer(method, target, body)
+            except Gone:
+                if not tries:
+                    raise
+
+    def submit(self, ask: dict[str, Any], key: str) -> dict[str, Any]:
+        """The job that the Engine made of `ask`; never two, however often it has to be asked."""
+        while True:
+            try:
+                job: dict[str, Any] = self._answer("POST", "/v1/jobs", {"jobs": [ask]}, key)[
+                    "jobs"
+                ][0]
+                return job
+            except Gone:
+                self.check_key_known()
+
+    def check_key_known(self) -> None:
+        """Raise unless the Engine recognises a submission that it has seen before by its key."""
+        connect_or_start(self.paths).close()
+        if not (self.running() or {}).get("keys"):
+            raise EngineError(
+                "the Engine went away before it said whether it accepted the job",
+                "look whether it is there: tow status",
+            )
+
+    def frames(
+        self, method: str, target: str, body: Any = None, key: str = ""
+    ) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Every frame of a streaming answer; an `error` frame is raised."""
+        said_anything = False
+        with self.open(method, target, _encoded(body), key) as reply:
+            for header, blob in reply.frames():
+                if "error" in header:
+                    error = ApiError(header["error"], int(header.get("exit") or 1))
+                    if said_anything or not _logged_in(self, error):
+                        raise error
+                    break
+                said_anything = True
+                yield header, blob
+            else:
+                return
+        yield from self.frames(method, target, body, key)
+
+    def open(
+        self, method: str, target: str, body: bytes | Upload | None = None, key: str = ""
+    ) -> Reply:
+        """The reply to one request, its body not yet read; starts or replaces the Engine first."""
+        try:
+            return self._open_once(method, target, body, key)
+        except ApiError as error:
+            if error.code == "version":
+                self.retire()
+            elif not _logged_in(self, error):
+                raise
+        return self._open_once(method, target, body, key)
+
+    def running(self) -> dict[str, Any] | None:
+        """What the Engine says of itself, whatever its version; None when there is none."""
+        try:
+            with request(connect(self.paths.socket), "GET", "/v1/engine") as reply:
+                answer: dict[str, Any] = json.loads(reply.read_all())
+                return answer
+        except (OSError, Gone, ValueError):
+            return None
+
+    def retire(self) -> bool:
+        """Ask the Engine to end, and wait until it did; False when there was none."""
+        before = self.running()
+        if before is None:
+            return False
+        try:
+            request(connect(self.paths.socket), "POST", "/v1/engine/retire", b"{}").close()
+        except (OSError, Gone):
+            pass  # It may have been on its way out already.
+        deadline = time.monotonic() + START_LIMIT_S
+        while (now := self.running()) is not None and now.get("pid") == before.get("pid"):
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"the Engine (process {before.get('pid')}) does not end",
+                    f"end it yourself: kill {before.get('pid')}; running jobs go on",
+                )
+            time.sleep(POLL_S)
+        return True
+
+    def _answer(self, method: str, target: str, body: Any, key: str = "") -> Any:
+        with self.open(method, target, _encoded(body), key) as reply:
+            text = reply.read_all()
+        return json.loads(text) if text else {}
+
+    def _open_once(self, method: str, target: str, body: bytes | Upload | None, key: str) -> Reply:
+        headers = {"Towline-Version": __version__}
+        if key:
+            headers["Idempotency-Key"] = key
+        reply = request(connect_or_start(self.paths), method, target, body, headers)
+        if reply.status < 400:
+            return reply
+        with reply:
+            raise _refusal(reply)
+
+
+def connect_or_start(paths: Paths) -> socket:
+    """A connection to the Engine, which is started when there is none."""
+    try:
+        return connect(paths.socket)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return start(paths)
+    except OSError as error:
+        raise EngineError(
+            f"cannot use the Engine's socket {paths.socket}: {error.strerror}"
+        ) from None
+
+
+def start(paths: Paths) -> socket:
+    """Start the Engine and connect to it; of two started at once, one gives way by itself."""
+    log_size = _size(paths.log_file)
+    child = _launch(paths)
+    deadline = time.monotonic() + START_LIMIT_S
+    ended: float | None = None
+    while time.monotonic() < deadline:
+        try:
+            return connect(paths.socket)
+        except OSError:
+            time.sleep(POLL_S)
+        code = child.poll()
+        ended = (ended or time.monotonic()) if code is not None else None
+        if ended and time.monotonic() > ended + GIVE_WAY_S:
+            if code:
+                raise EngineError(
+                    "the Engine does not start", _last_lines(paths.log_file, log_size)
+                )
+            # The one it gave way to has ended meanwhile.
+            child = _launch(paths)
+    raise EngineError(
+        f"the Engine does not answer on {paths.socket}", _last_lines(paths.log_file, log_size)
+    )
+
+
+def _launch(paths: Paths) -> Popen[bytes]:
+    import subprocess
+
+    from towline.config.paths import make_folders
+
+    make_folders(paths)
+    log = os.open(paths.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "towline.server.laptop"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+
+
+def _refusal(reply: Reply) -> ApiError:
+    try:
+        answer = json.loads(reply.read_all())
+        error = dict(answer["error"])
+        error.setdefault("login", answer.get("login"))
+        return ApiError(error, int(answer.get("exit") or 1))
+    except (ValueError, KeyError, TypeError):
+        text = f"the Engine answered {reply.status} and did not say why"
+        return ApiError({"text": text, "hint": "its log may tell: tow engine log"})
+
+
+def _logged_in(engine: Engine, error: ApiError) -> bool:
+    if not error.login:
+        return False
+    from towline.cli.login import log_in
+
+    return log_in(engine, [error.login])
+
+
+def _encoded(body: Any) -> bytes | None:
+    if body is None:
+        return None
+    try:
+        return json.dumps(body, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        # An argument that is not UTF-8, which Python holds as lone surrogates.
+        return json.dumps(body).encode("ascii")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _last_lines(path: str, start: int, count: int = 10) -> str:
+    """The end of what the Engine logged since `start`."""
+    try:
+        with open(path, "rb") as log:
+            log.seek(max(start, os.fstat(log.fileno()).st_size - 8192))
+            lines = log.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    return "\n  ".join(["its log ends with:", *lines[-count:]]) if lines else f"its log: {path}"

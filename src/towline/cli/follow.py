@@ -1,0 +1,236 @@
+"""Following a job until it ended, over broken connections and restarted Engines."""
+
+from __future__ import annotations
+
+import time
+
+from towline.cli.client import Gone, with_query
+from towline.cli.output import JsonLines, Output
+from towline.cli.terminal import interactive, note, paint, tell
+from towline.errors import EngineError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+    from typing import Any
+
+    from towline.cli.engine import Engine
+
+    Frames = Iterator[tuple[dict[str, Any], bytes]]
+
+#: How long to go on trying when the Engine went away and none can be started.
+PATIENCE_S = 60.0
+PAUSE_S = 0.02
+INTERRUPTED_CODE = 130
+COLOUR_OF = {"done": "green", "stopped": "yellow"}
+
+
+class Follow:
+    """One job being followed: what was shown of it, so that nothing is shown twice or left out."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        ask: dict[str, Any] | None = None,
+        key: str = "",
+        job_id: int | None = None,
+        json: bool = False,
+        stream: str = "all",
+        tail: int | None = None,
+        until_end: bool = True,
+    ) -> None:
+        self.engine = engine
+        self.ask = ask
+        self.key = key
+        self.job_id = job_id
+        self.stream = stream
+        self.tail = tail
+        #: False: show what there is so far, and leave.
+        self.until_end = until_end
+        self.output: Output | JsonLines = JsonLines() if json else Output()
+        self.json = json
+        self.cluster = ""
+        self.attempt: int | None = None
+        #: "group.process.stream" -> the position up to which its file was shown.
+        self.offsets: dict[str, int] = {}
+        #: The keys of `offsets` that the current connection has sent something of.
+        self.live: set[str] = set()
+        #: True while output is on its way to the terminal.
+        self.writing = False
+        #: True once Ctrl-C was pressed while `writing`.
+        self.interrupted = False
+        #: The job whose log the current connection was asked to go on with.
+        self.resumed: int | None = None
+
+    def run(self) -> int:
+        """Follow to the end; what `tow` exits with."""
+        if interactive():
+            self._hold_interrupts()
+        while True:
+            try:
+                return self._to_the_end()
+            except KeyboardInterrupt:
+                code = self._interrupted()
+                if code is not None:
+                    return code
+
+    def _hold_interrupts(self) -> None:
+        """Let Ctrl-C wait while output is written, so that going on shows nothing twice."""
+        import signal
+
+        def pressed(number: int, frame: FrameType | None) -> None:
+            # Pressed again, it does not wait: the write may be stuck.
+            if not self.writing or self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        signal.signal(signal.SIGINT, pressed)
+
+    def _to_the_end(self) -> int:
+        give_up: float | None = None
+        while True:
+            try:
+                for header, blob in self._frames():
+                    give_up = None
+                    if self._show(header, blob):
+                        return self._ended(header["end"])
+                    if self._restarted(header):
+                        break
+                else:
+                    if not self.until_end:
+                        return self._ended({})
+            except Gone:
+                if self.job_id is None:
+                    self.engine.check_key_known()
+            except EngineError:
+                # At first a reason to fail; later, an Engine that was killed may need a moment.
+                if give_up is None:
+                    raise
+            give_up = give_up or time.monotonic() + PATIENCE_S
+            if time.monotonic() > give_up:
+                raise EngineError(
+                    "the Engine went away and does not come back",
+                    "jobs go on without it; its log may tell why: tow engine log",
+                )
+            time.sleep(PAUSE_S)
+
+    def _frames(self) -> Frames:
+        self.live = set()
+        self.resumed = self.job_id
+        if self.job_id is None:
+            return self.engine.frames("POST", "/v1/run", self.ask, self.key)
+        return self.engine.frames("GET", self._log_target())
+
+    def _log_target(self) -> str:
+        import json
+
+        return with_query(
+            f"/v1/jobs/{self.job_id}/log",
+            follow=int(self.until_end),
+            stream=self.stream,
+            tail=None if self.offsets else self.tail,
+            **{"from": json.dumps(self.offsets) if self.offsets else None},
+        )
+
+    def _show(self, header: dict[str, Any], blob: bytes) -> bool:
+        """Show one frame; True when it was the last."""
+        if "stream" in header:
+            self._show_output(header, blob)
+        elif "job" in header:
+            self.job_id = header["job"]["id"]
+            self.cluster = header["job"].get("cluster") or ""
+            self.output.job(header)
+        elif "note" in header:
+            self.output.note(header, f"job {self.job_id} · {self.cluster} · {header['note']}")
+        elif "login" in header:
+            self._log_in(header["login"])
+        elif "end" in header:
+            self.job_id = header["end"].get("id", self.job_id)
+            return True
+        return False
+
+    def _show_output(self, header: dict[str, Any], blob: bytes) -> None:
+        key = f"{header.get('group', 0)}.{header.get('process', 0)}.{header['stream']}"
+        shown = self.offsets.get(key, 0)
+        offset = int(header.get("offset", shown))
+        if key in self.live and offset < shown:
+            # One connection never repeats itself: this is the output of the next attempt.
+            shown = 0
+        self.live.add(key)
+        fresh = blob[max(0, shown - offset) :]
+        self.writing = True
+        if fresh:
+            self.output.stream({**header, "offset": max(offset, shown)}, fresh)
+        self.offsets[key] = max(shown, offset + len(blob))
+        self.writing = False
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def _restarted(self, header: dict[str, Any]) -> bool:
+        """True when we asked to go on in the output of an earlier attempt: ask again."""
+        if "job" not in header:
+            return False
+        before, self.attempt = self.attempt, header["job"].get("attempt") or 0
+        if not before or self.attempt == before:
+            return False
+        stale = bool(self.offsets) and not self.live and header["job"]["id"] == self.resumed
+        self.offsets, self.tail = {}, None
+        return stale
+
+    def _log_in(self, login: dict[str, Any]) -> None:
+        from towline.cli.login import log_in
+
+        log_in(self.engine, [login])
+
+    def _ended(self, view: dict[str, Any]) -> int:
+        from towline.cli.wording import exit_code, outcome
+
+        self.output.finish(view if self.until_end else None)
+        if not self.until_end:
+            return 0
+        if not self.json:
+            tell(paint(outcome(view), COLOUR_OF.get(view["state"], "red"), 2))
+        return exit_code(view)
+
+    def _interrupted(self) -> int | None:
+        """What to exit with after Ctrl-C; None: go on following."""
+        self.writing = self.interrupted = False
+        if self.job_id is None:
+            note("interrupted; whether the job was accepted already, says: tow status")
+            return INTERRUPTED_CODE
+        if not interactive():
+            return self._detach(INTERRUPTED_CODE)
+        while True:
+            try:
+                question = (
+                    f"\njob {self.job_id} is running. [s]top it, [k]eep following, [d]etach? "
+                )
+                answer = _asked(question).strip().lower()
+            except KeyboardInterrupt:
+                tell("")
+                return self._detach(INTERRUPTED_CODE)
+            if answer in ("d", "detach", "\x04"):
+                return self._detach(0)
+            if answer in ("k", "keep"):
+                return None
+            if answer in ("s", "stop"):
+                self.engine.call("POST", "/v1/jobs/stop", {"ids": [self.job_id]}, repeat=True)
+                return None
+
+    def _detach(self, code: int) -> int:
+        self.output.finish(None)
+        note(f"detached; job {self.job_id} goes on: tow attach {self.job_id}")
+        return code
+
+
+def _asked(question: str) -> str:
+    """A person's answer; the end of input counts as detaching."""
+    from towline.cli.terminal import write
+
+    write(2, question.encode())
+    try:
+        return input()
+    except EOFError:
+        return "d"

@@ -1,0 +1,36 @@
+"""Asking for a password or a second factor, once, on the terminal."""
+
+from __future__ import annotations
+
+from towline.cli.terminal import interactive, note
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from towline.cli.engine import Engine
+
+
+def log_in(engine: Engine, logins: list[dict[str, Any]]) -> bool:
+    """Let ssh ask on this terminal and have the Engine dial again; False when that cannot be."""
+    if not interactive():
+        for name in map(_name, logins):
+            note(f"{name} wants a password or a second factor; type: tow login {name}")
+        return False
+    import subprocess
+
+    opened = []
+    for login in logins:
+        note(f"logging in to {login['target']}")
+        # ssh asks on the terminal and then stays behind as the connection's master.
+        if subprocess.run([str(word) for word in login["command"]]).returncode == 0:
+            opened.append(_name(login))
+        else:
+            note(f"could not log in to {login['target']}")
+    if opened:
+        engine.call("POST", "/v1/machines/redial", {"machines": opened}, repeat=True)
+    return len(opened) == len(logins)
+
+
+def _name(login: dict[str, Any]) -> str:
+    return str(login.get("machine") or login["target"])

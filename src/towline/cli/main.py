@@ -1,0 +1,138 @@
+"""The `tow` command: finds the one command that was typed and imports nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from towline.cli.terminal import complain, say, tell
+from towline.errors import TowlineError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+#: Every command by what it is for; the name is also that of its module in `commands/`.
+COMMANDS = {
+    "Run": {
+        "run": "run a command as a job and follow it",
+        "attach": "follow a job again, from the start of its output",
+        "stop": "stop jobs",
+        "retry": "run ended jobs again",
+    },
+    "Look": {
+        "status": "list jobs and where they stand",
+        "show": "everything about one job",
+        "log": "print a job's output",
+        "why": "say why a job waits, machine by machine",
+    },
+    "Reach into a job": {
+        "ls": "list a job's files",
+        "cat": "print one of a job's files",
+        "pull": "copy files of a job to here",
+        "push": "copy files from here to a job",
+        "exec": "run a command beside a job",
+        "forward": "reach a port of a job from this machine",
+    },
+    "Places": {
+        "clusters": "list, add and remove clusters",
+        "machines": "list machines and what is free on them",
+        "login": "type a password or second factor for a machine, once",
+        "doctor": "check every cluster step by step",
+        "engine": "look at, end or debug the Engine behind `tow`",
+    },
+}
+BROKEN_PIPE_CODE = 141
+INTERRUPTED_CODE = 130
+
+
+def main() -> None:
+    """Run `tow` and leave at once: taking the interpreter apart costs time and gives nothing."""
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:
+        pass
+    os._exit(code)
+
+
+def run(args: list[str]) -> int:
+    """One command; its exit code."""
+    try:
+        return _dispatch(args)
+    except TowlineError as error:
+        complain(error)
+        return error.exit_code
+    except BrokenPipeError:
+        return BROKEN_PIPE_CODE
+    except KeyboardInterrupt:
+        tell("")
+        return INTERRUPTED_CODE
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1
+    except Exception as error:
+        return _unforeseen(error)
+
+
+def command_names() -> list[str]:
+    return [name for commands in COMMANDS.values() for name in commands]
+
+
+def load(name: str) -> ModuleType:
+    """The module of one command."""
+    from importlib import import_module
+
+    return import_module(f"towline.cli.commands.{name}")
+
+
+def _dispatch(args: list[str]) -> int:
+    name = args[0] if args else "help"
+    if name in ("help", "-h", "--help"):
+        topics = [word for word in args[1:2] if not word.startswith("-")]
+        if not topics:
+            say(overview())
+            return 0
+        name, args = topics[0], ["", "--help"]
+    if name in ("-V", "--version", "version"):
+        from towline.version import __version__
+
+        say(f"tow {__version__}")
+        return 0
+    if not any(name in commands for commands in COMMANDS.values()):
+        raise UsageError(f"there is no command `{name}`", _suggestion(name))
+    code: int = load(name).main(args[1:])
+    return code
+
+
+def overview() -> str:
+    """What `tow --help` shows."""
+    lines = ["usage: tow COMMAND [options]", ""]
+    lines += ["Put one word in front of a command, and it runs on whatever compute you have."]
+    for group, commands in COMMANDS.items():
+        lines += ["", f"{group}:"]
+        lines += [f"  {name:<10} {summary}" for name, summary in commands.items()]
+    lines += ["", "tow help COMMAND says more, with examples. First of all: tow run COMMAND"]
+    return "\n".join(lines)
+
+
+def _suggestion(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, command_names(), n=1)
+    if close:
+        return f"did you mean `tow {close[0]}`? all commands: tow help"
+    if name.startswith("-"):
+        return "options stand behind the command: tow help"
+    return f"to run it as a job: tow run {name}; all commands: tow help"
+
+
+def _unforeseen(error: Exception) -> int:
+    if os.environ.get("TOWLINE_DEBUG"):
+        raise error
+    text = f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
+    complain(TowlineError(text, "to see where, set TOWLINE_DEBUG=1 and do it again"))
+    return 1
+
+
+if __name__ == "__main__":
+    main()

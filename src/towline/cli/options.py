@@ -1,0 +1,91 @@
+"""Reading the command line: one parser per command, made only for the command that was typed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from towline.cli.terminal import say, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import NoReturn
+
+# Towline's texts are English only; without this, argparse looks for translations on disk each time.
+vars(argparse)["_"] = str
+
+JOB_HELP = "a job's number, its title, or `last`"
+
+
+class _HelpText(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        # argparse would import shutil for the width, with every single option.
+        super().__init__(prog, max_help_position=30, width=_width())
+
+
+class Parser(argparse.ArgumentParser):
+    """The options of one command, with examples below its help."""
+
+    def __init__(self, name: str, usage: str, about: str, examples: str) -> None:
+        super().__init__(
+            prog=f"tow {name}",
+            usage=f"tow {name} {usage}".rstrip(),
+            description=about,
+            epilog="examples:\n" + "\n".join(f"  {line}" for line in examples.strip().splitlines()),
+            formatter_class=_HelpText,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.add_argument("-h", "--help", action="store_true", help="show this help and exit")
+
+    def read(self, args: list[str]) -> argparse.Namespace:
+        """The options as given; shows the help instead when it was asked for anywhere."""
+        if "-h" in args or "--help" in args:
+            say(self.format_help().rstrip())
+            sys.exit(0)
+        return self.parse_args(args)
+
+    def add_json(self) -> None:
+        self.add_argument("--json", action="store_true", help="print JSON for programs")
+
+    def error(self, message: str) -> NoReturn:
+        tell(f"tow: {message}")
+        tell(f"  usage: {self.usage}")
+        tell(f"  more: tow help {self.prog.removeprefix('tow ')}")
+        sys.exit(2)
+
+
+def split_command(args: list[str], valued: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Our options before the first word, and that word with everything after it.
+
+    `valued` are the options that take a value. argparse would look for options behind the
+    command's first word too, and everything there belongs to the command.
+    """
+    valued = frozenset(valued)
+    index = 0
+    while index < len(args):
+        word = args[index]
+        if word == "--":
+            return args[:index], args[index + 1 :]
+        if not word.startswith("-") or word == "-":
+            break
+        index += 2 if _takes_next(word, valued) else 1
+    return args[:index], args[index:]
+
+
+def _takes_next(word: str, valued: frozenset[str]) -> bool:
+    if word.startswith("--"):
+        return word in valued
+    for place, letter in enumerate(word[1:], start=2):
+        if f"-{letter}" in valued:
+            return place == len(word)
+    return False
+
+
+def _width() -> int:
+    try:
+        return max(60, min(100, os.get_terminal_size(1).columns - 2))
+    except OSError:
+        return 90

@@ -1,0 +1,173 @@
+"""The configuration as data; docs/configuration.md describes every field for users."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from towline.config.targets import THIS
+
+Seconds = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class MachineEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """One machine of a cluster, and how much of it Towline may use at most."""
+
+    ssh: str
+    name: str | None = None
+    cpus: Positive | None = None
+    mem: str | None = None
+    #: Indexes of the GPUs that may be used; None: all.
+    gpus: list[Count] | None = None
+    folder: str | None = None
+    owners: list[str] | None = None
+
+    @property
+    def label(self) -> str:
+        """What the machine is called everywhere."""
+        return self.name or self.ssh
+
+
+class MachinesCluster(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="machines"
+):
+    """Machines that Towline schedules itself."""
+
+    machines: list[str | MachineEntry]
+    setup: str = ""
+    #: Where jobs live on each machine.
+    folder: str = "~/.towline"
+    lost_after_s: Positive | None = None
+    #: Who may use these machines; empty: everyone.
+    owners: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        return "machines"
+
+    def entries(self) -> list[MachineEntry]:
+        """Every machine in its long form, with the cluster's folder and owners filled in."""
+        return [self._entry(machine) for machine in self.machines]
+
+    def _entry(self, machine: str | MachineEntry) -> MachineEntry:
+        entry = MachineEntry(machine) if isinstance(machine, str) else machine
+        return MachineEntry(
+            ssh=entry.ssh,
+            name=entry.label,
+            cpus=entry.cpus,
+            mem=entry.mem,
+            gpus=entry.gpus,
+            folder=entry.folder or self.folder,
+            owners=self.owners if entry.owners is None else entry.owners,
+        )
+
+
+class SlurmCluster(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="slurm"):
+    """A Slurm, reached through a machine that has `sbatch`."""
+
+    host: str = THIS
+    setup: str = ""
+    options: dict[str, str | int | float | bool] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return "slurm"
+
+
+class GridEngineCluster(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="gridengine"
+):
+    """A Grid Engine, reached through a machine that has `qsub`."""
+
+    host: str = THIS
+    setup: str = ""
+    options: dict[str, str | int | float | bool] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return "gridengine"
+
+
+class ServerCluster(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="server"
+):
+    """A team's server."""
+
+    url: str
+    setup: str = ""
+    options: dict[str, str | int | float | bool] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return "server"
+
+
+Cluster = MachinesCluster | SlurmCluster | GridEngineCluster | ServerCluster
+CLUSTER_KINDS: dict[str, type[Struct]] = {
+    "machines": MachinesCluster,
+    "slurm": SlurmCluster,
+    "gridengine": GridEngineCluster,
+    "server": ServerCluster,
+}
+
+
+class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a job gets when its command line does not say otherwise."""
+
+    request: str = ""
+    time: str = ""
+    retries: Count = 0
+    priority: int = 0
+    setup: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        # Values of variables may be secrets.
+        return f"Defaults(request={self.request!r}, time={self.time!r}, env={sorted(self.env)})"
+
+
+class EngineSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the Engine behaves; one for all projects."""
+
+    #: The Engine exits after this long with nothing to do; 0: never.
+    idle_exit_s: Seconds = 1800
+    #: A machine silent for this long has lost its jobs.
+    lost_after_s: Positive = 86400
+    probe_every_s: Annotated[float, Meta(ge=0.1)] = 5
+    #: From TERM to KILL when a job is stopped.
+    grace_s: Seconds = 10
+
+
+class SnapshotSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What of a folder travels to a machine."""
+
+    limit_mb: Positive = 1024
+    #: Patterns of paths left out, though git does not ignore them.
+    exclude: list[str] = field(default_factory=list)
+    #: Patterns of paths that travel, though git ignores them.
+    include: list[str] = field(default_factory=list)
+
+
+def local_only() -> dict[str, Cluster]:
+    return {"local": MachinesCluster([THIS])}
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """The user's file and the project's, merged."""
+
+    default_cluster: str = "local"
+    clusters: dict[str, Cluster] = field(default_factory=local_only)
+    #: GPU short name -> model it stands for.
+    aliases: dict[str, str] = field(default_factory=dict)
+    defaults: Defaults = Defaults()
+    engine: EngineSettings = EngineSettings()
+    snapshot: SnapshotSettings = SnapshotSettings()
+
+
+#: Sections that are one struct each, by their key.
+SECTIONS: dict[str, type[Any]] = {
+    "defaults": Defaults,
+    "engine": EngineSettings,
+    "snapshot": SnapshotSettings,
+}

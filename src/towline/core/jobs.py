@@ -1,0 +1,175 @@
+"""How one job goes on, given one fact about it. Pure: a job in, a job out."""
+
+import signal as signals
+
+from msgspec.structs import replace
+
+from towline.core.lifecycle import next_state
+from towline.model.job import Attempt, Ending, Job, JobSpec, State
+from towline.model.machine import Placement
+from towline.model.units import format_duration
+
+#: Causes that say: this process was never started, so starting it again is not running it twice.
+NEVER_STARTED = frozenset({"void"})
+
+
+def accepted(job_id: int, spec: JobSpec, now: float) -> Job:
+    state = next_state(next_state(State.NEW, "accept"), "stage")
+    return Job(id=job_id, spec=spec, state=state, submitted=now)
+
+
+def placed(job: Job, placement: Placement) -> Job:
+    number = job.attempt.number + 1 if job.attempt else 1
+    return replace(
+        job,
+        state=next_state(job.state, "place"),
+        attempt=Attempt(number=number, placement=placement),
+        reason="",
+    )
+
+
+def running(job: Job, at: float) -> Job:
+    """Every process of the present attempt has started."""
+    assert job.attempt is not None
+    return replace(
+        job,
+        state=next_state(job.state, "run"),
+        started=at,
+        reason="",
+        attempt=replace(job.attempt, started=at),
+    )
+
+
+def stop_asked(job: Job, now: float) -> Job:
+    """Stopping was asked for: a waiting job ends at once, a started one when its processes did."""
+    state = job.state if job.state is State.STOPPING else next_state(job.state, "stop")
+    if state.final:
+        return replace(
+            job, state=state, stop_asked=True, ended=now, reason="stopped before it started"
+        )
+    return replace(job, state=state, stop_asked=True, reason="stop was asked for")
+
+
+def stopping_the_rest(job: Job, rank: int, ending: Ending) -> Job:
+    """One process failed: the others end with it."""
+    who = process_name(job, rank)
+    return replace(
+        job,
+        state=next_state(job.state, "stop"),
+        reason=f"{who} ended: {describe(ending)}; stopping the others",
+    )
+
+
+def with_ending(job: Job, rank: int, ending: Ending) -> Job:
+    assert job.attempt is not None
+    endings = {**job.attempt.endings, rank: ending}
+    return replace(job, attempt=replace(job.attempt, endings=endings))
+
+
+def concluded(job: Job, now: float) -> Job:
+    """All processes have ended: what the job has become, or `queued` again for another attempt."""
+    assert job.attempt is not None
+    endings = job.attempt.endings
+    if all(ending.ok for ending in endings.values()):
+        return _final(job, "succeed", 0, "", endings, now)
+    if job.stop_asked:
+        code = next((e.code for e in endings.values() if e.code is not None), None)
+        return _final(job, "halt", code, "stopped", endings, now)
+    rank, culprit = _culprit(endings)
+    if culprit.cause in NEVER_STARTED:
+        return replace(job, state=next_state(job.state, "requeue"), started=None)
+    reason = describe(culprit)
+    if len(endings) > 1:
+        reason = f"{process_name(job, rank)}: {reason}"
+    if job.failures < job.spec.retries:
+        machine = job.attempt.placement[rank].machine
+        return replace(
+            job,
+            state=next_state(job.state, "requeue"),
+            failures=job.failures + 1,
+            started=None,
+            avoid=tuple(dict.fromkeys((*job.avoid, machine))),
+            reason=f"attempt {job.attempt.number} on {machine}: {reason}; trying again",
+        )
+    happening = "lose" if culprit.cause == "lost" else "fail"
+    return _final(job, happening, exit_code_of(culprit), reason, endings, now)
+
+
+def retried(job: Job) -> Job:
+    """Once more, because the user says so: same number, next attempt, a fresh count of failures."""
+    return replace(
+        job,
+        state=next_state(job.state, "requeue"),
+        started=None,
+        ended=None,
+        exit_code=None,
+        reason="",
+        failures=0,
+        stop_asked=False,
+        avoid=(),
+    )
+
+
+def process_name(job: Job, rank: int) -> str:
+    assert job.attempt is not None
+    return f"process {rank} on {job.attempt.placement[rank].machine}"
+
+
+def exit_code_of(ending: Ending) -> int | None:
+    if ending.code is not None:
+        return ending.code
+    return None if ending.signal is None else 128 + ending.signal
+
+
+def describe(ending: Ending) -> str:
+    """How a process ended, in words."""
+    if ending.cause == "timeout":
+        return f"stopped at its time limit after {format_duration(ending.ended - ending.started)}"
+    if ending.cause == "oom":
+        return "killed because the machine ran out of memory"
+    if ending.cause == "setup":
+        return f"set-up failed with exit code {ending.code}" + (
+            f": {ending.text}" if ending.text else ""
+        )
+    if ending.cause == "stopped":
+        return "stopped"
+    if ending.text:
+        return ending.text
+    if ending.signal is not None:
+        return f"killed by signal {ending.signal} ({_signal_name(ending.signal)})"
+    if ending.code is not None:
+        return f"exit code {ending.code}"
+    return ending.cause or "unknown"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def _culprit(endings: dict[int, Ending]) -> tuple[int, Ending]:
+    """The process that failed first; those we stopped because of it are not to blame."""
+    failed = [(rank, e) for rank, e in endings.items() if not e.ok]
+    to_blame = [(rank, e) for rank, e in failed if e.cause not in {"stopped", *NEVER_STARTED}]
+    return min(to_blame or failed, key=lambda item: (item[1].ended, item[0]))
+
+
+def _final(
+    job: Job,
+    happening: str,
+    exit_code: int | None,
+    reason: str,
+    endings: dict[int, Ending],
+    now: float,
+) -> Job:
+    started = [e.started for e in endings.values() if e.started]
+    return replace(
+        job,
+        state=next_state(job.state, happening),
+        started=job.started or (min(started) if started else None),
+        ended=max((e.ended for e in endings.values() if e.ended), default=now),
+        exit_code=exit_code,
+        reason=reason,
+    )

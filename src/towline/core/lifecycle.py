@@ -1,0 +1,76 @@
+"""The life of a job as a table: (state, what happened) -> next state.
+
+Rule: nothing else in Towline decides which state follows which. The diagram in ARCHITECTURE.md is
+generated from this table (`python -m towline.core.lifecycle`), and a test keeps the two the same.
+"""
+
+from towline.model.job import State
+
+S = State
+
+#: What can happen to a job, in the order it usually does.
+HAPPENINGS = (
+    "accept",  # the Engine has written it down
+    "stage",  # its snapshot is complete
+    "place",  # machines were chosen; the attempt is written down before anything starts
+    "run",  # every process has started
+    "succeed",  # every process ended with exit code 0
+    "fail",  # a process ended otherwise
+    "stop",  # someone asked for it, or a sister process failed
+    "halt",  # everything of it was stopped, as asked
+    "lose",  # a machine answered without it, or was silent for too long
+    "requeue",  # another attempt: a retry, or a start that never happened
+)
+
+TRANSITIONS: dict[tuple[State, str], State] = {
+    (S.NEW, "accept"): S.STAGING,
+    (S.NEW, "stop"): S.STOPPED,
+    (S.STAGING, "stage"): S.QUEUED,
+    (S.STAGING, "stop"): S.STOPPED,
+    (S.QUEUED, "place"): S.STARTING,
+    (S.QUEUED, "stop"): S.STOPPED,
+    (S.STARTING, "run"): S.RUNNING,
+    (S.STARTING, "stop"): S.STOPPING,
+    (S.STARTING, "succeed"): S.DONE,
+    (S.STARTING, "fail"): S.FAILED,
+    (S.STARTING, "lose"): S.LOST,
+    (S.STARTING, "requeue"): S.QUEUED,
+    (S.RUNNING, "stop"): S.STOPPING,
+    (S.RUNNING, "succeed"): S.DONE,
+    (S.RUNNING, "fail"): S.FAILED,
+    (S.RUNNING, "lose"): S.LOST,
+    (S.RUNNING, "requeue"): S.QUEUED,
+    (S.STOPPING, "halt"): S.STOPPED,
+    # It ended by itself before the signal reached it.
+    (S.STOPPING, "succeed"): S.DONE,
+    (S.STOPPING, "fail"): S.FAILED,
+    (S.STOPPING, "lose"): S.LOST,
+    (S.STOPPING, "requeue"): S.QUEUED,
+    # `tow retry`
+    (S.DONE, "requeue"): S.QUEUED,
+    (S.FAILED, "requeue"): S.QUEUED,
+    (S.STOPPED, "requeue"): S.QUEUED,
+    (S.LOST, "requeue"): S.QUEUED,
+}
+
+
+class InvalidTransition(Exception):
+    """A bug in Towline: something happened to a job that cannot happen in its state."""
+
+    def __init__(self, state: State, happening: str) -> None:
+        super().__init__(f"a job that is {state} cannot {happening}")
+
+
+def next_state(state: State, happening: str) -> State:
+    try:
+        return TRANSITIONS[state, happening]
+    except KeyError:
+        raise InvalidTransition(state, happening) from None
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> new"]
+    lines += [f"    {a} --> {b}: {happening}" for (a, happening), b in TRANSITIONS.items()]
+    lines += [f"    {state} --> [*]" for state in (S.DONE, S.FAILED, S.STOPPED, S.LOST)]
+    return "\n".join(lines)

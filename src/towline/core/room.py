@@ -1,0 +1,276 @@
+"""The room on one machine: what it has, what others use, what our jobs take, and who fits beside them."""
+
+from collections.abc import Iterable, Sequence
+
+from towline.core.want import CPU_OVERLOAD, GPU_OVERLOAD, Want, plain
+from towline.model.machine import Gpu, Machine
+
+#: Foreign use of a GPU below these is noise (a desktop, a driver), not a program at work.
+NOISE_MEM_MB = 300
+NOISE_MEM_SHARE = 0.02
+NOISE_UTIL = 100
+
+
+class Family:
+    """Machines alike in clusters, owners and GPU models; they share one index (pool.py)."""
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        self.number = number
+        self.clusters = machine.clusters
+        self.owners = machine.owners
+        self.aliases = {plain(short): plain(model) for short, model in machine.aliases}
+        models = [plain(gpu.model) for gpu in machine.gpus]
+        #: Different GPU models of these machines; a GPU's kind is its place in here.
+        self.kinds = sorted(set(models))
+        self.counts = [models.count(kind) for kind in self.kinds]
+        self.gpu_count = len(models)
+        self._matches: dict[
+            tuple[tuple[int, str], ...], list[tuple[int, frozenset[int]]] | None
+        ] = {}
+
+    def allows(self, cluster: str, owner: str) -> bool:
+        return cluster in self.clusters and (not self.owners or owner in self.owners)
+
+    def named(self, name: str) -> frozenset[int]:
+        """The kinds of GPU that a plain name stands for."""
+        alias = self.aliases.get(name, name)
+        return frozenset(
+            index for index, kind in enumerate(self.kinds) if name in kind or alias in kind
+        )
+
+    def match(self, want: Want) -> list[tuple[int, frozenset[int]]] | None:
+        """(count, kinds that will do) per GPU need, or None if there can never be enough."""
+        try:
+            return self._matches[want.gpus]
+        except KeyError:
+            found = [(count, self.named(name)) for count, name in want.gpus]
+            enough = want.gpu_count <= self.gpu_count and all(
+                count <= sum(self.counts[kind] for kind in kinds) for count, kinds in found
+            )
+            return self._matches.setdefault(want.gpus, found if enough else None)
+
+
+class GpuRoom:
+    """One GPU: what is left of it, and who is on it."""
+
+    __slots__ = ("busy", "held", "index", "kind", "mem_free", "total", "users", "util_free")
+
+    def __init__(self, gpu: Gpu, kind: int) -> None:
+        self.index = gpu.index
+        self.kind = kind
+        self.total = gpu.mem_mb
+        self.mem_free = gpu.mem_mb - gpu.foreign_mem_mb
+        self.util_free = GPU_OVERLOAD - round(gpu.foreign_util * 1000)
+        noise = max(NOISE_MEM_MB, NOISE_MEM_SHARE * gpu.mem_mb)
+        #: Really used by programs that are not ours.
+        self.busy = gpu.foreign_mem_mb > noise or gpu.foreign_util * 1000 >= NOISE_UTIL
+        self.users = 0
+        #: How many of the users reserved it; more than one only after a restart found it so.
+        self.held = 0
+
+    def takes(self, want: Want) -> bool:
+        if want.reserved:
+            if self.users:
+                return False
+            if want.whole:
+                return not self.busy
+        elif self.held:
+            return False
+        return self.mem_free >= want.gpu_mem and self.util_free >= want.gpu_util
+
+    def use(self, want: Want, sign: int) -> None:
+        self.users += sign
+        self.held += sign if want.reserved else 0
+        self.mem_free -= sign * want.gpu_mem
+        self.util_free -= sign * want.gpu_util
+
+    def copy(self) -> "GpuRoom":
+        twin = GpuRoom.__new__(GpuRoom)
+        twin.index = self.index
+        twin.kind = self.kind
+        twin.total = self.total
+        twin.mem_free = self.mem_free
+        twin.util_free = self.util_free
+        twin.busy = self.busy
+        twin.users = self.users
+        twin.held = self.held
+        return twin
+
+
+class Room:
+    """One machine, and what its jobs leave free. Without a family it is not known (any more)."""
+
+    __slots__ = (
+        "cpu_free",
+        "excused",
+        "family",
+        "free_level",
+        "gpus",
+        "held",
+        "jobs",
+        "kept",
+        "machine",
+        "mem_free",
+        "name",
+        "part_level",
+        "processes",
+        "total_level",
+        "up",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.machine: Machine | None = None
+        self.family: Family | None = None
+        self.up = False
+        self.cpu_free = 0
+        self.mem_free = 0
+        self.gpus: list[GpuRoom] = []
+        self.processes = 0
+        #: Processes here that asked for the whole machine.
+        self.held = 0
+        #: job -> its processes here, with the GPUs each was given.
+        self.jobs: dict[int, list[tuple[Want, tuple[int, ...]]]] = {}
+        #: Reserved for the next job of a cluster (backfill.py).
+        self.kept: object | None = None
+        #: Over-full through no decision of ours: found so after a restart, or it shrank.
+        self.excused = False
+        self.free_level: tuple[int, ...] | None = None
+        self.part_level: tuple[int, ...] | None = None
+        self.total_level: tuple[int, ...] | None = None
+
+    def measure(self, machine: Machine, family: Family) -> None:
+        """Take over an observation; what our jobs use is counted anew on it."""
+        self.machine = machine
+        self.family = family
+        self.cpu_free = round(machine.cpus * CPU_OVERLOAD) - round(machine.foreign_cpus * 1000)
+        self.mem_free = machine.mem_mb - machine.foreign_mem_mb
+        self.gpus = [GpuRoom(gpu, family.kinds.index(plain(gpu.model))) for gpu in machine.gpus]
+        self.processes = 0
+        self.held = 0
+        for processes in self.jobs.values():
+            for want, gpus in processes:
+                self._use(want, gpus, 1)
+
+    def has_room(self, want: Want) -> bool:
+        """CPUs, memory and company; the GPUs are `choose`'s."""
+        return (
+            self.cpu_free >= want.cpu
+            and self.mem_free >= want.mem
+            and not self.held
+            and not (want.exclusive and self.processes)
+            and self.family is not None
+        )
+
+    def idle(self) -> int:
+        """How many GPUs nobody uses."""
+        return sum(1 for gpu in self.gpus if not gpu.users and not gpu.busy)
+
+    def choose(self, want: Want, beside: "Room | None" = None) -> tuple[int, ...] | None:
+        """The GPUs this process would get, or None if it does not fit here (and `beside` as well)."""
+        if not self.has_room(want) or (beside is not None and not beside.has_room(want)):
+            return None
+        if not want.gpus:
+            return ()
+        assert self.family is not None
+        match = self.family.match(want)
+        if match is None:
+            return None
+        if beside is None:
+            free = [gpu for gpu in self.gpus if gpu.takes(want)]
+        else:
+            twins = zip(self.gpus, beside.gpus, strict=True)
+            free = [gpu for gpu, twin in twins if gpu.takes(want) and twin.takes(want)]
+        if len(free) < want.gpu_count:
+            return None
+        if len(free) > 1:
+            if want.reserved:
+                free.sort(key=lambda gpu: (gpu.busy, gpu.total, gpu.index))
+            else:
+                free.sort(key=lambda gpu: (not gpu.users, gpu.mem_free, gpu.index))
+        return pick(free, match)
+
+    def accepts(self, want: Want, gpus: Sequence[int]) -> bool:
+        """Whether this process fits here on exactly these GPUs."""
+        free = {gpu.index for gpu in self.gpus if gpu.takes(want)}
+        return self.has_room(want) and free.issuperset(gpus)
+
+    def take(self, job_id: int, want: Want, gpus: tuple[int, ...]) -> None:
+        self.jobs.setdefault(job_id, []).append((want, gpus))
+        self._use(want, gpus, 1)
+
+    def give(self, job_id: int) -> bool:
+        """End all processes of a job here; False if it has none."""
+        processes = self.jobs.pop(job_id, None)
+        for want, gpus in processes or ():
+            self._use(want, gpus, -1)
+        if not self.jobs:
+            self.excused = False
+        return processes is not None
+
+    def _use(self, want: Want, gpus: Iterable[int], sign: int) -> None:
+        self.cpu_free -= sign * want.cpu
+        self.mem_free -= sign * want.mem
+        self.processes += sign
+        if want.exclusive:
+            self.held += sign
+        for index in gpus:
+            if index < len(self.gpus) and self.gpus[index].index == index:
+                self.gpus[index].use(want, sign)
+            else:
+                for gpu in self.gpus:
+                    if gpu.index == index:
+                        gpu.use(want, sign)
+
+    def copy(self) -> "Room":
+        """A twin to try things on."""
+        twin = Room.__new__(Room)
+        twin.name = self.name
+        twin.machine = self.machine
+        twin.family = self.family
+        twin.up = self.up
+        twin.cpu_free = self.cpu_free
+        twin.mem_free = self.mem_free
+        twin.gpus = [gpu.copy() for gpu in self.gpus]
+        twin.processes = self.processes
+        twin.held = self.held
+        twin.jobs = {job: list(processes) for job, processes in self.jobs.items()}
+        twin.kept = self.kept
+        twin.excused = self.excused
+        twin.free_level = self.free_level
+        return twin
+
+    def emptied(self) -> "Room":
+        """A twin without our jobs; what others use stays used."""
+        twin = Room(self.name)
+        twin.up = self.up
+        if self.machine is not None and self.family is not None:
+            twin.measure(self.machine, self.family)
+        return twin
+
+
+def pick(free: list[GpuRoom], match: list[tuple[int, frozenset[int]]]) -> tuple[int, ...] | None:
+    """Distinct GPUs for every need, tightest first, in the order of the needs."""
+    if len(match) == 1:
+        count, kinds = match[0]
+        fitting = [gpu.index for gpu in free if gpu.kind in kinds]
+        return tuple(sorted(fitting[:count])) if len(fitting) >= count else None
+    # Every single GPU asked for is a seat; augmenting paths find seats for all if there are any.
+    seats = [(number, kinds) for number, (count, kinds) in enumerate(match) for _ in range(count)]
+    taken: dict[int, int] = {}
+
+    def seat(place: int, tried: set[int]) -> bool:
+        for position, gpu in enumerate(free):
+            if gpu.kind in seats[place][1] and position not in tried:
+                tried.add(position)
+                if position not in taken or seat(taken[position], tried):
+                    taken[position] = place
+                    return True
+        return False
+
+    # The choosiest first, so that "any" is left with what nobody named.
+    for place in sorted(range(len(seats)), key=lambda place: len(seats[place][1])):
+        if not seat(place, set()):
+            return None
+    given = sorted((seats[place][0], free[position].index) for position, place in taken.items())
+    return tuple(index for _, index in given)

@@ -1,0 +1,251 @@
+"""The scheduler: who starts next, and where. Pure: facts in, placements out.
+
+Waiting jobs are in `queue`, machines in `pool`; `turn` takes one round of decisions. What keeps a
+decision cheap is what need not be looked at again: a bucket of equal jobs that fitted nowhere is
+blocked, and until a machine is freed that may take one of its processes, nobody asks again.
+"""
+
+from math import inf
+
+from msgspec import Struct
+
+from towline.core.backfill import Reservation
+from towline.core.explain import Explanation, closest, explain_waiting, why_not_now
+from towline.core.fairshare import Shares
+from towline.core.invariants import check
+from towline.core.placement import Groups, Lacking, Search, Seat, ever_fits
+from towline.core.pool import Pool
+from towline.core.queue import Bucket, Queue, Waiting
+from towline.core.room import Room
+from towline.core.turn import Turn
+from towline.core.want import Want, wants_of
+from towline.model.machine import Machine, Placement, Slot
+from towline.model.request import Request
+
+__all__ = ["Explanation", "Placed", "Scheduler", "Waiting"]
+
+
+class Placed(Struct, frozen=True):
+    """A job that starts now, and where."""
+
+    id: int
+    placement: Placement
+
+
+class Running(Struct, frozen=True):
+    """A job that has its machines."""
+
+    owner: str
+    weight: float
+    placement: Placement
+    #: When its time limit ends it; infinite without one.
+    ends: float
+
+
+class Scheduler:
+    def __init__(self) -> None:
+        self.pool = Pool()
+        self.queue = Queue()
+        self.shares = Shares()
+        #: cluster -> what is kept for the job that is next there.
+        self.heads: dict[str, Reservation] = {}
+        self.running: dict[int, Running] = {}
+        self._turns = 0
+        self._impossible: dict[tuple[str, Request, str], str | None] = {}
+        self._impossible_at = -1
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self.queue.waiting)
+
+    @property
+    def running_count(self) -> int:
+        return len(self.running)
+
+    def waiting_in(self, cluster: str) -> int:
+        return self.queue.count_in(cluster)
+
+    def submit(self, job: Waiting) -> None:
+        """Let a job wait; a job that waits or runs already is left as it is."""
+        if job.id not in self.queue.waiting and job.id not in self.running:
+            self.queue.add(job)
+
+    def withdraw(self, job_id: int) -> bool:
+        """Take a waiting job out; False if it was not waiting."""
+        bucket = self.queue.waiting.get(job_id)
+        if bucket is None:
+            return False
+        head = self.heads.get(bucket.cluster)
+        if head is not None and head.bucket is bucket and head.first_job() == job_id:
+            self.let_go(bucket.cluster)
+        self.queue.drop(job_id)
+        return True
+
+    def release(self, job_id: int, now: float) -> None:
+        """Free what a job has; unknown jobs have nothing."""
+        job = self.running.pop(job_id, None)
+        if job is None:
+            return
+        self.shares.stop(job.owner, job.weight, now)
+        for name in dict.fromkeys(slot.machine for slot in job.placement):
+            room = self.pool.give(job_id, name)
+            if room is not None and isinstance(room.kept, Reservation):
+                room.kept.ghosts[name].give(job_id)
+
+    def adopt(self, job: Waiting, placement: Placement, started: float) -> None:
+        """Count a job that runs already, even where it does not fit."""
+        self.withdraw(job.id)
+        self.release(job.id, started)
+        wants = [want for count, want in wants_of(job.request) for _ in range(count)]
+        for slot, want in zip(placement, wants, strict=False):
+            room = self.pool.rooms.get(slot.machine)
+            fits = room is not None and room.accepts(want, slot.gpus)
+            room = self.pool.take(job.id, slot.machine, want, slot.gpus)
+            room.excused = room.excused or not fits
+        self._run(job.id, job.owner, placement, wants, started, job.time_s)
+
+    def see(self, machine: Machine) -> None:
+        """Take over an observation of a machine."""
+        room = self.pool.see(machine)
+        if room is not None:
+            self._follow(room)
+
+    def gone(self, name: str) -> None:
+        """A machine does not answer: nothing new goes there, what runs there stays counted."""
+        room = self.pool.gone(name)
+        if room is not None:
+            self._lost_room(room)
+
+    def remove(self, name: str) -> None:
+        """A machine is no longer part of any cluster."""
+        room = self.pool.remove(name)
+        if room is not None:
+            self._lost_room(room)
+
+    def decide(self, now: float, most: int = 1000) -> list[Placed]:
+        """All jobs that can start now, at most `most`; what they need is taken."""
+        started: list[tuple[int, Placement]] = []
+        again = True
+        while again and len(started) < most:
+            self._turns += 1
+            turn = Turn(self, self._turns, now)
+            started += turn.take(most - len(started))
+            again = turn.again
+        return [Placed(job_id, placement) for job_id, placement in started]
+
+    def explain(self, job_id: int, now: float) -> Explanation:
+        """Why a job waits, per machine, in words."""
+        return explain_waiting(self, job_id, now)
+
+    def impossible(self, cluster: str, request: Request, owner: str) -> str | None:
+        """Why no machines could ever satisfy a request, or None if they could (or none is known)."""
+        if self._impossible_at != self.pool.make_up:
+            self._impossible.clear()
+            self._impossible_at = self.pool.make_up
+        key = (cluster, request, owner)
+        if key not in self._impossible:
+            self._impossible[key] = self._never(cluster, wants_of(request), owner)
+        return self._impossible[key]
+
+    def plan(self, job: Waiting, now: float) -> tuple[Placement | None, str]:
+        """Where a job would go if it were submitted now, or why it would wait; nothing changes."""
+        never = self.impossible(job.cluster, job.request, job.owner)
+        if never is not None:
+            return None, never
+        bucket = Bucket(job)
+        bucket.add(job)
+        found = self.search(bucket, now).find(bucket.groups)
+        if isinstance(found, Lacking):
+            return None, why_not_now(self, bucket, now)
+        return placement_of(found), "it would start now"
+
+    def search(self, bucket: Bucket, now: float) -> Search:
+        """Where the first job of a bucket may look."""
+        limit_s = bucket.limit_s
+
+        def beside(room: Room) -> Room | None:
+            head = room.kept
+            if isinstance(head, Reservation) and head.binds(bucket, limit_s, now):
+                return head.ghosts[room.name]
+            return None
+
+        shelves = self.pool.shelves(bucket.cluster, bucket.owner)
+        return Search(shelves, self.barred(bucket), beside)
+
+    def barred(self, bucket: Bucket) -> tuple[str, ...]:
+        """The machines a bucket avoids, as long as others could take it."""
+        if bucket.avoid and bucket.barred_at != self.pool.make_up:
+            shelves = self.pool.shelves(bucket.cluster, bucket.owner)
+            lacking = ever_fits(
+                shelves, bucket.groups, lambda room: room.up and room.name not in bucket.avoid
+            )
+            bucket.barred = bucket.avoid if lacking is None else ()
+            bucket.barred_at = self.pool.make_up
+        return bucket.barred
+
+    def start(self, bucket: Bucket, seats: list[Seat], now: float) -> tuple[int, Placement]:
+        """Give the first job of a bucket its seats."""
+        assert bucket.entry is not None
+        job_id, limit_s = bucket.entry[1], bucket.limit_s
+        head = self.heads.get(bucket.cluster)
+        if head is not None and head.bucket is bucket:
+            self.let_go(bucket.cluster)
+        placement = placement_of(seats)
+        for room, want, gpus in seats:
+            self.pool.take(job_id, room.name, want, gpus)
+            kept = room.kept
+            if isinstance(kept, Reservation) and kept.binds(bucket, limit_s, now):
+                kept.ghosts[room.name].take(job_id, want, gpus)
+        self.queue.drop(job_id)
+        wants = [want for _, want, _ in seats]
+        self._run(job_id, bucket.owner, placement, wants, now, limit_s)
+        return job_id, placement
+
+    def let_go(self, cluster: str) -> None:
+        """Drop a cluster's reservation; others may try the machines it kept."""
+        for room in self.heads.pop(cluster).let_go():
+            if room.up:
+                self.pool.ease(room)
+
+    def ends(self, job_id: int) -> float:
+        return self.running[job_id].ends
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when anything is over-allocated or does not add up."""
+        check(self)
+
+    def _run(
+        self,
+        job_id: int,
+        owner: str,
+        placement: Placement,
+        wants: list[Want],
+        started: float,
+        limit_s: float,
+    ) -> None:
+        weight = sum(want.weight for want in wants)
+        ends = started + limit_s if limit_s else inf
+        self.running[job_id] = Running(owner, weight, placement, ends)
+        self.shares.start(owner, weight, started)
+
+    def _follow(self, room: Room) -> None:
+        """After a change of a machine: whatever is kept there must still fit."""
+        head = room.kept
+        if isinstance(head, Reservation) and not head.see(room):
+            self.let_go(head.bucket.cluster)
+
+    def _lost_room(self, room: Room) -> None:
+        self._follow(room)
+        for bucket in self.queue.avoiders:
+            self.queue.wake(bucket)
+
+    def _never(self, cluster: str, groups: Groups, owner: str) -> str | None:
+        if not self.pool.knows(cluster):
+            return None
+        shelves = self.pool.shelves(cluster, owner)
+        lacking = ever_fits(shelves, groups, lambda room: True)
+        return None if lacking is None else closest(self.pool, cluster, owner, lacking)
+
+
+def placement_of(seats: list[Seat]) -> Placement:
+    return tuple(Slot(room.name, gpus) for room, _, gpus in seats)

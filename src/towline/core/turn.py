@@ -1,0 +1,329 @@
+"""One round of decisions: ranked jobs against the machines that were freed.
+
+A kind of request takes part if it has a bucket that was never tried, or if a freed machine may take
+one of its processes. While a cluster has no reserved head, all of its buckets are walked in the order
+of their ranks as well, because the best-ranked job that does not fit must become the head before any
+job behind it is placed.
+"""
+
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING
+
+from towline.core.backfill import Reservation, reserve
+from towline.core.fairshare import Shares
+from towline.core.placement import Lacking, Search, Seat
+from towline.core.queue import Bucket, Kind, Lane, Lanes, Rank
+from towline.core.room import Room
+from towline.core.want import Want
+from towline.model.machine import Placement
+
+if TYPE_CHECKING:
+    from towline.core.scheduler import Scheduler
+
+#: Buckets tried in vain, and passed over, per cluster and turn: a queue of nothing but odd shapes
+#: costs no more than this.
+DEPTH = 200
+MOST_PASSED = 2000
+#: Jobs that may ask for a reservation in one turn before the cluster goes without.
+MOST_HEADS = 8
+#: More freed machines than this are found faster through the index.
+FLOOD = 64
+
+
+class Penalties(dict[str, float]):
+    """Every owner's penalty as of now, worked out when asked for."""
+
+    def __init__(self, shares: Shares, now: float) -> None:
+        super().__init__()
+        self._shares = shares
+        self._now = now
+
+    def __missing__(self, owner: str) -> float:
+        penalty = self[owner] = self._shares.penalty_s(owner, self._now)
+        return penalty
+
+
+class Turn:
+    def __init__(self, scheduler: "Scheduler", number: int, now: float) -> None:
+        self.scheduler = scheduler
+        self.pool = scheduler.pool
+        self.number = number
+        self.now = now
+        #: Machines were let go that jobs of another cluster, refused before, may use.
+        self.again = False
+        self._complete = True
+        self._started: list[tuple[int, Placement]] = []
+        self._heap: list[tuple[Rank, int, Lanes | Bucket]] = []
+        self._pushed = 0
+        self._queued: set[Lanes] = set()
+        self._penalties = Penalties(scheduler.shares, now)
+        self._refused: dict[str, int] = {}
+        self._passed: dict[str, int] = {}
+        self._heads_tried: dict[str, int] = {}
+        #: Clusters that cannot keep machines now, because another cluster's head keeps them.
+        self._no_head: set[str] = set()
+
+    def take(self, most: int) -> list[tuple[int, Placement]]:
+        """Start what can start, at most so many."""
+        queue = self.scheduler.queue
+        if self.pool.freed or queue.fresh:
+            self._gather()
+        while self._heap and len(self._started) < most:
+            rank, _, item = heappop(self._heap)
+            if isinstance(item, Bucket):
+                self._try_head(item)
+            else:
+                self._queued.discard(item)
+                self._try_best(rank, item)
+        if self._complete and not self._heap and not self.again:
+            self.pool.freed.clear()
+            for kind in queue.fresh:
+                kind.fresh = False
+            queue.fresh.clear()
+        return self._started
+
+    def _gather(self) -> None:
+        """Who takes part in this turn."""
+        queue, heads = self.scheduler.queue, self.scheduler.heads
+        touched = dict.fromkeys(kind.cluster for kind in queue.fresh)
+        for family in dict.fromkeys(room.family for room in self.pool.freed.values()):
+            if family is not None:
+                touched.update(dict.fromkeys(family.clusters))
+        for cluster in touched:
+            head = heads.get(cluster)
+            if head is not None:
+                self._heap.append(((-head.bucket.priority, -inf, 0), 0, head.bucket))
+            self._enter_all(cluster)
+        heapify(self._heap)
+
+    def _enter_all(self, cluster: str) -> None:
+        """Let a cluster's kinds take part, and all of its buckets where a head is wanted."""
+        everyone = self.scheduler.queue.everyone.get(cluster)
+        if everyone is not None:
+            if self._wants_head(cluster, next(iter(everyone.priorities))):
+                self._enter(everyone)
+            for kind in self.scheduler.queue.kinds[cluster].values():
+                if self._may_fit(kind):
+                    self._enter(kind)
+
+    def _enter(self, lanes: Lanes) -> None:
+        if lanes not in self._queued:
+            best = lanes.best(self.number, self._penalties)
+            if best is not None:
+                self._queued.add(lanes)
+                self._pushed += 1
+                heappush(self._heap, (best[0], self._pushed, lanes))
+
+    def _may_fit(self, kind: Kind) -> bool:
+        """Whether trying the buckets of a kind has a point."""
+        if kind.fresh or len(self.pool.freed) > FLOOD:
+            return True
+        if kind.version != self.pool.version:
+            kind.version = self.pool.version
+            kind.possible = False
+            for room in self.pool.freed.values():
+                level = room.free_level
+                if (
+                    level is not None
+                    and room.cpu_free >= kind.cpu
+                    and level[0] >= kind.idle
+                    and room.mem_free >= kind.mem
+                    and may_take(room, kind)
+                ):
+                    kind.possible = True
+                    break
+        return kind.possible
+
+    def _try_head(self, bucket: Bucket) -> None:
+        head = self.scheduler.heads.get(bucket.cluster)
+        if head is None or head.bucket is not bucket:
+            return
+        seats = head.ready() if not self.pool.freed.keys().isdisjoint(head.ghosts) else None
+        assert bucket.kind is not None
+        if seats is None and self._is_news(bucket) and self._may_fit(bucket.kind):
+            found = self._seats(bucket, self.scheduler.search(bucket, self.now))
+            seats = None if isinstance(found, Lacking) else found
+        if seats is not None:
+            self._start(bucket, seats)
+        else:
+            bucket.turn = self.number
+
+    def _try_best(self, rank: Rank, lanes: Lanes) -> None:
+        """Try the best bucket of a kind or cluster; if it is refused, it may become the head."""
+        cluster = lanes.cluster
+        walk = not isinstance(lanes, Kind)
+        if walk and not self._wants_head(cluster, -rank[0]):
+            return
+        best = lanes.best(self.number, self._penalties)
+        if best is None:
+            return
+        rank_now, lane, bucket = best
+        if rank_now > rank and self._heap and rank_now > self._heap[0][0]:
+            self._enter(lanes)
+            return
+        assert bucket.kind is not None
+        hope = self._may_fit(bucket.kind)
+        if not hope and not walk:
+            return
+        if hope and self._is_news(bucket):
+            go_on = self._try(bucket, lane, lanes)
+        else:
+            self._refuse(bucket, lane)
+            go_on = not self._too_many(self._passed, cluster, MOST_PASSED)
+        if go_on:
+            self._enter(lanes)
+
+    def _try(self, bucket: Bucket, lane: Lane, lanes: Lanes) -> bool:
+        """Start the first job of a bucket or refuse it; False if its lanes need no more trying."""
+        search = self.scheduler.search(bucket, self.now)
+        seats = self._seats(bucket, search)
+        if not isinstance(seats, Lacking):
+            self._start(bucket, seats)
+            return True
+        self._refuse(bucket, lane)
+        if self._too_many(self._refused, bucket.cluster, DEPTH):
+            return False
+        if search.hindered or not self._all_alike(bucket):
+            return True
+        assert bucket.kind is not None
+        bucket.kind.lack = seats
+        return lanes is not bucket.kind
+
+    def _refuse(self, bucket: Bucket, lane: Lane) -> None:
+        """Note that a bucket fits nowhere."""
+        bucket.blocked = True
+        bucket.turn = self.number
+        bucket.news = self.pool.news
+        lane.refuse(self.number)
+        self._reserve(bucket)
+
+    def _too_many(self, counts: dict[str, int], cluster: str, most: int) -> bool:
+        """Count a refusal; True if the cluster has had enough of them in this turn."""
+        counts[cluster] = counts.get(cluster, 0) + 1
+        if counts[cluster] > most:
+            self._complete = False
+            return True
+        return False
+
+    def _all_alike(self, bucket: Bucket) -> bool:
+        """Whether what lacks for a bucket lacks for all others of its kind as well."""
+        kind = bucket.kind
+        if kind is None or not kind.alike or bucket.avoid:
+            return False
+        mine = self.pool.shelves(bucket.cluster, bucket.owner)
+        owners = {owner for found in kind.priorities.values() for owner in found}
+        return all(self.pool.shelves(bucket.cluster, owner) is mine for owner in owners)
+
+    def _is_news(self, bucket: Bucket) -> bool:
+        """Whether a bucket was not yet refused on the very same machines."""
+        if bucket.turn == self.number:
+            return False
+        return not bucket.blocked or bucket.news != self.pool.news
+
+    def _wants_head(self, cluster: str, priority: int) -> bool:
+        """Whether a job of this priority that does not fit should become the head."""
+        if cluster in self._no_head or self._heads_tried.get(cluster, 0) >= MOST_HEADS:
+            return False
+        head = self.scheduler.heads.get(cluster)
+        return head is None or head.bucket.priority < priority
+
+    def _start(self, bucket: Bucket, seats: list[Seat]) -> None:
+        scheduler, cluster = self.scheduler, bucket.cluster
+        head = scheduler.heads.get(cluster)
+        self._started.append(scheduler.start(bucket, seats, self.now))
+        self._penalties.pop(bucket.owner, None)
+        assert bucket.kind is not None
+        bucket.kind.lack = None
+        if head is not None and cluster not in scheduler.heads:
+            # The head has started: whoever ranks first now and does not fit is the next one.
+            self._enter_all(cluster)
+            families = [room.family for room in head.rooms()]
+            self.again |= any(
+                family is not None and len(family.clusters) > 1 for family in families
+            )
+
+    def _seats(self, bucket: Bucket, search: Search) -> list[Seat] | Lacking:
+        """Seats for the first job of a bucket, looking no further than there is news."""
+        freed = self.pool.freed
+        if bucket.blocked and len(freed) <= FLOOD:
+            rooms = [room for room in freed.values() if search.may_use(room)]
+            if bucket.single:
+                rooms.sort(key=lambda room: room.free_level or ())
+                return search.first_of(bucket.groups[0][1], rooms)
+            assert bucket.kind is not None
+            lack = bucket.kind.lack
+            if lack is not None:
+                lack.count -= sum(contribution(room, lack) for room in rooms)
+                if lack.count > 0:
+                    return lack
+        return search.find(bucket.groups)
+
+    def _reserve(self, bucket: Bucket) -> None:
+        """Keep machines for a job that does not fit, if it is the first of its cluster."""
+        scheduler, cluster = self.scheduler, bucket.cluster
+        if not self._wants_head(cluster, bucket.priority) or bucket.unkept == self.pool.relief:
+            return
+        self._heads_tried[cluster] = self._heads_tried.get(cluster, 0) + 1
+        shelves = self.pool.shelves(cluster, bucket.owner)
+        barred = scheduler.barred(bucket)
+        old = scheduler.heads.get(cluster)
+
+        def usable(room: Room) -> bool:
+            mine = room.kept is None or room.kept is old
+            return mine and room.up and room.name not in barred
+
+        found = reserve(bucket, shelves, usable, scheduler.ends, self.now)
+        if found is not None:
+            if old is not None:
+                scheduler.let_go(cluster)
+            found.keep()
+            scheduler.heads[cluster] = found
+        elif any(
+            room.family in shelves for head in scheduler.heads.values() for room in head.rooms()
+        ):
+            self._no_head.add(cluster)
+        else:
+            bucket.unkept = self.pool.relief
+
+
+def may_take(room: Room, kind: Kind) -> bool:
+    """Whether a room may take one process of a kind, next to whom it is kept for."""
+    wants = kind.loosest if kind.lack is None else (kind.lack.want, *kind.lack.harder)
+    for want in wants:
+        if fits_loosely(room, want):
+            head = room.kept
+            if not isinstance(head, Reservation) or head.start_at < inf:
+                return True
+            if kind.highest() > head.bucket.priority or head.bucket.kind is kind:
+                return True
+            if fits_loosely(head.ghosts[room.name], want):
+                return True
+    return False
+
+
+def fits_loosely(room: Room, want: Want) -> bool:
+    if not room.has_room(want):
+        return False
+    if not want.gpus:
+        return True
+    assert room.family is not None
+    if room.family.match(want) is None:
+        return False
+    return sum(1 for gpu in room.gpus if gpu.takes(want)) >= want.gpu_count
+
+
+def contribution(room: Room, lack: Lacking) -> int:
+    """How many of the processes that lacked a place a freed room may give one to, at most."""
+    return max(fitting(room, want, lack.count) for want in (lack.want, *lack.harder))
+
+
+def fitting(room: Room, want: Want, most: int) -> int:
+    """How many processes with the same want fit on a room as it is, up to `most`."""
+    twin = room.copy()
+    for count in range(most):
+        gpus = twin.choose(want)
+        if gpus is None:
+            return count
+        twin.take(0, want, gpus)
+    return most

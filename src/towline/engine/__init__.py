@@ -1,0 +1,1 @@
+"""The one asyncio shell: facts -> core -> store -> orders."""

@@ -1,0 +1,123 @@
+"""What a user asks for -> what the Engine accepts: defaults filled in, everything checked."""
+
+import os
+from typing import Any
+
+from msgspec import Struct, field
+
+from towline.config.settings import Cluster, Config, MachinesCluster
+from towline.errors import NotFound, UsageError
+from towline.model.grammar import combine, format_request
+from towline.model.job import JobSpec
+from towline.model.odd_text import keepable
+from towline.model.request import Request
+from towline.model.units import parse_duration_s
+
+_LONGEST_TITLE = 60
+
+
+class JobAsk(Struct, forbid_unknown_fields=True):
+    """One submission, as typed: values are text and not yet checked."""
+
+    argv: list[str]
+    cwd: str
+    environ: dict[str, str] = field(default_factory=dict)
+    cluster: str | None = None
+    request: str | None = None
+    cpus: str | None = None
+    mem: str | None = None
+    gpus: str | None = None
+    exclusive: bool = False
+    title: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    time: str | None = None
+    retries: str | int | None = None
+    priority: str | int | None = None
+    setup: str | None = None
+
+    def __repr__(self) -> str:
+        return f"JobAsk({self.argv!r})"
+
+
+def cluster_of(ask_cluster: str | None, config: Config) -> tuple[str, Cluster]:
+    name = ask_cluster or config.default_cluster
+    cluster = config.clusters.get(name)
+    if cluster is None:
+        raise NotFound(
+            f"there is no cluster {name!r}",
+            hint=f"clusters: {', '.join(config.clusters)}; "
+            f"`tow clusters add {name} MACHINE...` makes one",
+        )
+    return name, cluster
+
+
+def request_from(ask: JobAsk, config: Config) -> Request:
+    text = ask.request
+    shortcuts = ask.cpus or ask.mem or ask.gpus or ask.exclusive
+    if text is None and not shortcuts:
+        text = config.defaults.request or None
+    return combine(text, ask.cpus, ask.mem, ask.gpus, ask.exclusive)
+
+
+def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
+    """All but the snapshot, which takes longer and comes after every check."""
+    if not ask.argv or not ask.argv[0]:
+        raise UsageError("there is no command to run", hint="tow run COMMAND [ARGUMENTS]")
+    if any("\0" in word for word in ask.argv):
+        raise UsageError("an argument contains a NUL character, which no program can be given")
+    name, cluster = cluster_of(ask.cluster, config)
+    if not isinstance(cluster, MachinesCluster):
+        raise UsageError(
+            f"cluster {name!r} is of kind {cluster.kind}, which this version cannot run on yet",
+            hint="clusters of kind `machines` work: `tow clusters` lists them",
+        )
+    defaults = config.defaults
+    setup = "\n".join(part for part in (cluster.setup, ask.setup or defaults.setup) if part)
+    limit = ask.time if ask.time is not None else defaults.time
+    return JobSpec(
+        argv=tuple(keepable(word) for word in ask.argv),
+        cluster=name,
+        owner=owner,
+        request=format_request(request_from(ask, config)),
+        title=_title(ask),
+        folder=keepable(ask.cwd),
+        env={key: keepable(value) for key, value in {**defaults.env, **_checked(ask.env)}.items()},
+        setup=setup,
+        time_s=parse_duration_s(limit) if limit else 0.0,
+        grace_s=config.engine.grace_s,
+        retries=_number("--retries", ask.retries, defaults.retries, 0, 1000),
+        priority=_number("--priority", ask.priority, defaults.priority, -1000, 1000),
+    )
+
+
+def _title(ask: JobAsk) -> str:
+    words = ask.title if ask.title is not None else " ".join(ask.argv)
+    line = "".join(c if c.isprintable() else " " for c in keepable(words).lstrip("\0"))
+    return line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE - 1] + "…"
+
+
+def _checked(env: dict[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise UsageError(f"{name!r} cannot be the name of a variable", hint="-e NAME=VALUE")
+    return env
+
+
+def _number(option: str, typed: Any, default: int, least: int, most: int) -> int:
+    if typed is None:
+        return default
+    try:
+        number = int(typed)
+    except ValueError:
+        raise UsageError(f"{option} takes a whole number, not {typed!r}") from None
+    if not least <= number <= most:
+        raise UsageError(f"{option} must be from {least} to {most}, not {number}")
+    return number
+
+
+def checked_folder(cwd: str) -> str:
+    if not os.path.isabs(cwd) or not os.path.isdir(cwd):
+        raise UsageError(
+            f"the folder {cwd!r} does not exist", hint="submit from a folder that exists"
+        )
+    return cwd

@@ -1,0 +1,335 @@
+"""The desk: where wishes come in. Everything the API offers, in the Engine's words."""
+
+import asyncio
+import getpass
+from collections.abc import Iterable
+from typing import Any
+
+from towline.backends.driver import Driver
+from towline.backends.machines import Machines
+from towline.config.load import load_with_sources
+from towline.config.paths import Paths
+from towline.config.settings import Config, MachinesCluster
+from towline.core.scheduler import Waiting
+from towline.core.usage import usage_of
+from towline.engine.ask import JobAsk, checked_folder, cluster_of, spec_from
+from towline.engine.clusters import Clusters
+from towline.engine.engine import Engine, request_of
+from towline.engine.forwards import Forwards
+from towline.errors import HostError, Impossible, NotFound
+from towline.hosts.ssh import needs_person
+from towline.model.job import Job, JobSpec, State, key_of, view
+from towline.model.machine import Machine
+from towline.snapshot.keep import keep_entries
+from towline.snapshot.take import HashCache, Snapshot, take_snapshot
+
+#: How long a submission waits for machines that were never met before.
+_FIRST_MEETING_S = 20.0
+_LARGEST = 10
+
+
+class Desk:
+    def __init__(self, engine: Engine, machines: Machines, paths: Paths) -> None:
+        self.engine = engine
+        self.machines = machines
+        self.paths = paths
+        self.clusters = Clusters(machines, engine.store, paths)
+        self.forwards = Forwards(engine, machines)
+        self.owner = getpass.getuser()
+        self._hashes = HashCache()
+        engine.backend = machines
+
+    async def open(self) -> None:
+        """Take up what an earlier Engine left."""
+        unfinished = self.engine.store.unfinished()
+        forwards = self.engine.store.forwards()
+        jobs = [*unfinished, *(self.engine.job(job) for _, job, _ in forwards)]
+        self.clusters.rejoin({job.spec.cluster for job in jobs})
+        self.engine.recover()
+        await self.forwards.restore(forwards)
+
+    async def close(self) -> None:
+        await self.forwards.close()
+        await self.machines.close()
+        for machine in self.machines.seen.values():
+            self.engine.store.remember_machine(machine)
+        self.engine.close()
+
+    # --- configuration -----------------------------------------------------------------------
+
+    def config(self, cwd: str | None) -> Config:
+        return load_with_sources(self.paths.config_file, cwd)[0]
+
+    def cluster_list(self, cwd: str | None) -> list[dict[str, Any]]:
+        config, sources = load_with_sources(self.paths.config_file, cwd)
+        return [
+            {
+                "name": name,
+                "kind": cluster.kind,
+                "default": name == config.default_cluster,
+                "from": sources[name] or "built in",
+                "machines": [entry.label for entry in cluster.entries()]
+                if isinstance(cluster, MachinesCluster)
+                else [],
+            }
+            for name, cluster in config.clusters.items()
+        ]
+
+    def join(self, cwd: str | None, name: str | None) -> tuple[str, list[Driver]]:
+        """Make sure a cluster's machines are (being) connected."""
+        config = self.config(cwd)
+        name, cluster = cluster_of(name, config)
+        if not isinstance(cluster, MachinesCluster):
+            return name, []
+        self.clusters.join(name, cluster, config)
+        return name, [self.machines.drivers[entry.label] for entry in cluster.entries()]
+
+    # --- jobs --------------------------------------------------------------------------------
+
+    async def submit(self, asks: Iterable[JobAsk]) -> list[Job]:
+        """Check everything, freeze the folder, write the jobs down."""
+        specs = []
+        snapshots: dict[str, Snapshot] = {}
+        environments: dict[int, str] = {}
+        for ask in asks:
+            config = self.config(ask.cwd)
+            spec = await self._checked(ask, config)
+            if ask.cwd not in snapshots:
+                snapshots[ask.cwd] = await self._snapshot(ask.cwd, config)
+            specs.append(self._complete(spec, ask, snapshots[ask.cwd], environments))
+        ids = await self.engine.submit(specs)
+        return [self.engine.job(job_id) for job_id in ids]
+
+    async def _checked(self, ask: JobAsk, config: Config) -> JobSpec:
+        checked_folder(ask.cwd)
+        spec = spec_from(ask, config, self.owner)
+        _, drivers = self.join(ask.cwd, spec.cluster)
+        await self._meet(drivers)
+        scheduler = self.engine.core.scheduler
+        problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
+        if problem and all(driver.name in self.machines.seen for driver in drivers):
+            raise Impossible(problem, hint=f"tow machines -c {spec.cluster} shows what there is")
+        return spec
+
+    async def _meet(self, drivers: list[Driver]) -> None:
+        """Wait for machines never met before; if none can be used, say why instead of waiting."""
+        strangers = [driver for driver in drivers if driver.name not in self.machines.seen]
+        if not strangers:
+            return
+        tries = [asyncio.create_task(driver.reach(_FIRST_MEETING_S)) for driver in strangers]
+        known = len(strangers) < len(drivers)
+        outcomes: list[Any] = await asyncio.gather(*tries, return_exceptions=True)
+        await asyncio.sleep(0)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, HostError)]
+        if errors and len(errors) == len(strangers) and not known:
+            raise next((e for e in errors if needs_person(e)), errors[0])
+
+    async def _snapshot(self, cwd: str, config: Config) -> Snapshot:
+        loop = asyncio.get_running_loop()
+        blobs = self.machines.blobs
+
+        def take() -> Snapshot:
+            snapshot = take_snapshot(cwd, config.snapshot, self._hashes, blobs)
+            keep_entries(blobs, snapshot)
+            return snapshot
+
+        return await loop.run_in_executor(None, take)
+
+    def _complete(
+        self, spec: JobSpec, ask: JobAsk, snapshot: Snapshot, environments: dict[int, str]
+    ) -> JobSpec:
+        environment = ""
+        if self._runs_here(spec.cluster):
+            environment = environments.get(id(ask.environ), "")
+            if not environment:
+                environment = self.engine.store.remember_environment(ask.environ)
+                environments[id(ask.environ)] = environment
+        return JobSpec(
+            **{
+                **{name: getattr(spec, name) for name in spec.__struct_fields__},
+                "snapshot": snapshot.id if snapshot.entries else "",
+                "subfolder": snapshot.subfolder,
+                "environment": environment,
+            }
+        )
+
+    def _runs_here(self, cluster: str) -> bool:
+        """A job on this very machine gets the environment it was submitted from."""
+        return any(
+            cluster in member.clusters and member.host.login() is None
+            for member in self.machines.members.values()
+        )
+
+    async def plan(self, ask: JobAsk) -> dict[str, Any]:
+        """What would be sent, and where it would go; nothing is done."""
+        config = self.config(ask.cwd)
+        spec = await self._checked(ask, config)
+        snapshot = await self._snapshot(ask.cwd, config)
+        placement, why = self.engine.core.scheduler.plan(
+            Waiting(
+                id=0,
+                cluster=spec.cluster,
+                request=request_of(spec.request),
+                owner=spec.owner,
+                priority=spec.priority,
+                submitted=self.engine.clock(),
+                time_s=spec.time_s,
+            ),
+            self.engine.clock(),
+        )
+        sized = (
+            (entry[0], snapshot.sizes[entry[2]]) for entry in snapshot.entries if entry[1] in "fx"
+        )
+        largest = sorted(sized, key=lambda item: -item[1])[:_LARGEST]
+        return {
+            "cluster": spec.cluster,
+            "request": spec.request,
+            "command": ask.argv,
+            "placement": None
+            if placement is None
+            else [{"machine": slot.machine, "gpus": list(slot.gpus)} for slot in placement],
+            "why": why,
+            "files": snapshot.files,
+            "bytes": snapshot.bytes,
+            "largest": largest,
+            "env": sorted(spec.env),
+            "folder": snapshot.subfolder,
+        }
+
+    def why(self, job_id: int) -> dict[str, Any]:
+        job = self.engine.job(job_id)
+        if job.state is not State.QUEUED:
+            return {"text": _standing(job), "machines": []}
+        told = self.engine.core.scheduler.explain(job_id, self.engine.clock())
+        reasons = []
+        for reason in told.reasons:
+            for name in reason.machines:
+                driver = self.machines.drivers.get(name)
+                silent = driver.error.text if driver and driver.error else ""
+                reasons.append({"machine": name, "reason": silent or reason.text})
+        reasons += [
+            {"machine": driver.name, "reason": driver.error.text}
+            for driver in self.machines.drivers.values()
+            if driver.error
+            and driver.name not in self.machines.seen
+            and job.spec.cluster in self.machines.members[driver.name].clusters
+        ]
+        return {"text": told.text, "machines": reasons}
+
+    def detail(self, job_id: int) -> dict[str, Any]:
+        job = self.engine.job(job_id)
+        history = self.engine.store.history(job_id)
+        return {
+            **view(job),
+            "time_s": job.spec.time_s or None,
+            "setup": job.spec.setup,
+            "env": sorted(job.spec.env),
+            "processes": self._processes(job),
+            "history": [{"at": at, "text": text} for at, text in history],
+        }
+
+    def _processes(self, job: Job) -> list[dict[str, Any]]:
+        if job.attempt is None:
+            return []
+        found = []
+        for rank, (group, process, _) in enumerate(request_of(job.spec.request).processes()):
+            slot = job.attempt.placement[rank]
+            ending = job.attempt.endings.get(rank)
+            key = key_of(self.engine.store.engine_id, job.id, job.attempt.number, rank)
+            member = self.machines.members.get(slot.machine)
+            found.append(
+                {
+                    "group": group,
+                    "process": process,
+                    "machine": slot.machine,
+                    "gpus": list(slot.gpus),
+                    "state": "ended" if ending else job.state.value,
+                    "exit_code": ending.code if ending else None,
+                    "signal": ending.signal if ending else None,
+                    "folder": f"{member.root}/jobs/{key}" if member else None,
+                }
+            )
+        return found
+
+    # --- machines ----------------------------------------------------------------------------
+
+    async def machine_list(self, cwd: str | None, cluster: str | None) -> list[dict[str, Any]]:
+        config = self.config(cwd)
+        names = [cluster_of(cluster, config)[0]] if cluster else list(config.clusters)
+        drivers: dict[str, Driver] = {}
+        for name in names:
+            drivers |= {driver.name: driver for driver in self.join(cwd, name)[1]}
+        tries = [driver.reach(8.0) for driver in drivers.values() if driver.link is None]
+        await asyncio.gather(*tries, return_exceptions=True)
+        return [self.machine_view(driver) for driver in drivers.values()]
+
+    def machine_view(self, driver: Driver) -> dict[str, Any]:
+        member = self.machines.members[driver.name]
+        seen = self.machines.seen.get(driver.name)
+        jobs = sorted({wanted.job for wanted in driver.wanted.values()})
+        found: dict[str, Any] = {
+            "name": driver.name,
+            "clusters": sorted(member.clusters),
+            "state": driver.state,
+            "reason": driver.error.text if driver.error else "",
+            "hint": driver.error.hint if driver.error else "",
+            "jobs": jobs,
+            "seen": driver.since,
+        }
+        return found | (self._capacity(seen) if seen else {"cpus": None, "gpus": []})
+
+    def _capacity(self, seen: Machine) -> dict[str, Any]:
+        ours = usage_of(self.engine.core.scheduler.pool, seen.name)
+        gpus = []
+        for gpu in seen.gpus:
+            users = [f"job {job}" for job in ours.gpu_jobs.get(gpu.index, ())]
+            if gpu.foreign_mem_mb > 0:
+                users.append("other programs")
+            taken = gpu.foreign_mem_mb + ours.gpu_mem_mb.get(gpu.index, 0)
+            gpus.append(
+                {
+                    "index": gpu.index,
+                    "model": gpu.model,
+                    "mem_mb": gpu.mem_mb,
+                    "free_mb": max(0, gpu.mem_mb - taken),
+                    "util": gpu.foreign_util,
+                    "used_by": ", ".join(users),
+                }
+            )
+        return {
+            "cpus": seen.cpus,
+            "cpus_free": max(0.0, round(seen.cpus - seen.foreign_cpus - ours.cpus, 1)),
+            "mem_mb": seen.mem_mb,
+            "mem_free_mb": max(0, seen.mem_mb - seen.foreign_mem_mb - ours.mem_mb),
+            "gpus": gpus,
+        }
+
+    def logins(self, name: str, cwd: str | None) -> list[dict[str, Any]]:
+        """How a person logs in to a machine, or to all machines of a cluster that want it."""
+        drivers = [self.machines.drivers[name]] if name in self.machines.drivers else []
+        if not drivers:
+            _, drivers = self.join(cwd, name)
+        return [login for driver in drivers if (login := login_of(driver)) is not None]
+
+    def driver(self, name: str) -> Driver:
+        if name not in self.machines.drivers:
+            raise NotFound(f"there is no machine {name!r}", hint="`tow machines` lists them")
+        return self.machines.drivers[name]
+
+
+def login_of(driver: Driver) -> dict[str, Any] | None:
+    command = driver.host.login()
+    if command is None or (driver.error is not None and not needs_person(driver.error)):
+        return None
+    return (
+        None if driver.link else {"machine": driver.name, "target": driver.name, "command": command}
+    )
+
+
+def _standing(job: Job) -> str:
+    if job.state.final:
+        return f"job {job.id} is {job.state}" + (f": {job.reason}" if job.reason else "")
+    where = ""
+    if job.attempt is not None:
+        where = f" on {', '.join(dict.fromkeys(slot.machine for slot in job.attempt.placement))}"
+    return f"job {job.id} is {job.state}{where}"

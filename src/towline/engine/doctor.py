@@ -1,0 +1,117 @@
+"""The doctor: look at each machine step by step, and say how to mend what is wrong."""
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from towline.backends.driver import Driver
+from towline.engine.desk import Desk
+from towline.errors import AgentError, HostError, Refused, Unusable
+from towline.model.units import format_duration, format_memory
+
+Step = dict[str, Any]
+_LITTLE_DISK_MB = 1024
+_CLOCK_S = 5.0
+
+
+async def examine(desk: Desk, cwd: str | None, cluster: str | None) -> AsyncIterator[Step]:
+    """Steps of every cluster, or of one."""
+    names = [cluster] if cluster else [found["name"] for found in desk.cluster_list(cwd)]
+    for name in names:
+        name, drivers = desk.join(cwd, name)
+        if not drivers:
+            kind = next(c["kind"] for c in desk.cluster_list(cwd) if c["name"] == name)
+            yield _step(name, "", "kind", None, f"clusters of kind {kind} cannot be examined yet")
+        for driver in drivers:
+            async for step in examine_machine(driver):
+                yield {**step, "cluster": name}
+
+
+async def examine_machine(driver: Driver) -> AsyncIterator[Step]:
+    error: HostError | AgentError | None = None
+    raw: dict[str, Any] = {}
+    hello: dict[str, Any] = {}
+    try:
+        link = await driver.reach(20.0)
+        asked = time.time()
+        answer, _ = await link.ask("probe")
+        raw, hello = answer["raw"], link.hello
+        clock_s = raw.get("time", asked) - (asked + time.time()) / 2
+    except (HostError, AgentError) as problem:
+        error = problem
+    yield _reachable(driver, error)
+    if isinstance(error, Refused) or error is None:
+        yield _key_known(driver, error)
+    if isinstance(error, Unusable) or error is None:
+        yield _python(driver, error, hello)
+    if error is not None:
+        return
+    yield _gpu_tool(driver, raw)
+    yield _disk(driver, raw, hello)
+    yield _clock(driver, clock_s)
+
+
+def _step(
+    cluster: str, machine: str, name: str, ok: bool | None, text: str, hint: str = ""
+) -> Step:
+    return {
+        "cluster": cluster,
+        "machine": machine,
+        "name": name,
+        "ok": ok,
+        "text": text,
+        "hint": hint,
+    }
+
+
+def _reachable(driver: Driver, error: HostError | AgentError | None) -> Step:
+    if driver.host.login() is None:
+        return _step("", driver.name, "reachable", True, "this machine")
+    if error is None or isinstance(error, Unusable):
+        return _step("", driver.name, "reachable", True, "ssh connects")
+    if isinstance(error, Refused):
+        return _step("", driver.name, "reachable", True, "ssh answers")
+    return _step("", driver.name, "reachable", False, error.text, error.hint)
+
+
+def _key_known(driver: Driver, error: HostError | AgentError | None) -> Step:
+    if error is not None:
+        name = "host key" if "host key" in error.text else "login"
+        return _step("", driver.name, name, False, error.text, error.hint)
+    return _step("", driver.name, "login", True, "host key known, login accepted")
+
+
+def _python(driver: Driver, error: HostError | AgentError | None, hello: dict[str, Any]) -> Step:
+    if error is not None:
+        return _step("", driver.name, "python3", False, error.text, error.hint)
+    return _step("", driver.name, "python3", True, f"python {hello['python']}")
+
+
+def _gpu_tool(driver: Driver, raw: dict[str, Any]) -> Step:
+    if raw.get("gpu_error"):
+        text = f"nvidia-smi fails: {raw['gpu_error'].strip()[:200]}"
+        return _step(
+            "", driver.name, "GPUs", False, text, "is the NVIDIA driver loaded? ask its admin"
+        )
+    if raw.get("gpus") is None:
+        return _step(
+            "", driver.name, "GPUs", None, "no nvidia-smi: it counts as a machine without GPUs"
+        )
+    count = len([line for line in raw["gpus"].splitlines() if line.strip()])
+    return _step("", driver.name, "GPUs", True, f"nvidia-smi finds {count}")
+
+
+def _disk(driver: Driver, raw: dict[str, Any], hello: dict[str, Any]) -> Step:
+    free = raw.get("disk_free_mb") or 0
+    text = f"{format_memory(free)} free in {hello.get('root', driver.root)}"
+    hint = "free some space there, or choose another place with `folder` in the configuration"
+    enough = free >= _LITTLE_DISK_MB
+    return _step("", driver.name, "disk space", enough, text, "" if enough else hint)
+
+
+def _clock(driver: Driver, off_s: float) -> Step:
+    right = abs(off_s) < _CLOCK_S
+    if right:
+        return _step("", driver.name, "clock", True, "agrees with this machine's")
+    text = f"{format_duration(abs(off_s))} {'ahead of' if off_s > 0 else 'behind'} this machine's"
+    return _step("", driver.name, "clock", False, text, "set up NTP on one of the two")

@@ -1,0 +1,175 @@
+"""The one loop. Facts queue up; each turn takes all of them, lets the core decide, writes the
+outcome in one transaction, and only then does what was decided.
+
+The writing happens in a thread, while new facts queue up for the next turn: the busier it is, the
+more facts share a transaction. Nothing else changes jobs.
+"""
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from towline.backends.base import Backend
+from towline.core.decide import Core, Step
+from towline.errors import NotFound
+from towline.model.events import (
+    Conclude,
+    Fact,
+    FindAttempt,
+    MachineSeen,
+    Order,
+    Recovered,
+    RetryAsked,
+    StartAttempt,
+    StopAsked,
+    StopAttempt,
+    Submitted,
+)
+from towline.model.grammar import parse_request
+from towline.model.job import Job, JobSpec, State
+from towline.model.request import Request
+from towline.store.store import Store
+
+
+@functools.lru_cache(4096)
+def request_of(text: str) -> Request:
+    return parse_request(text)
+
+
+class Engine:
+    """Core, store and backend, held together by the loop."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self.store = store
+        self.core = Core()
+        self.clock = clock
+        self.backend: Backend | None = None
+        self._facts: list[Fact] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._watchers: dict[int, set[asyncio.Event]] = {}
+        self._busy = False
+        #: When anything last happened, for the idle exit.
+        self.last_active = clock()
+
+    # --- the loop ----------------------------------------------------------------------------
+
+    def report(self, fact: Fact) -> None:
+        """A backend learned something."""
+        self._facts.append(fact)
+        self._wake.set()
+
+    async def tell(self, fact: Fact) -> None:
+        """Someone asked for something: returns once it is written down."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._facts.append(fact)
+        self._waiting.append(done)
+        self._wake.set()
+        await done
+
+    def recover(self) -> None:
+        """Take up every job that has not ended where an earlier Engine left it."""
+        jobs = self.store.unfinished()
+        self.report(Recovered(tuple((job, request_of(job.spec.request)) for job in jobs)))
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            facts, self._facts = self._facts, []
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self._turn(facts)
+            except BaseException as error:
+                for done in waiting:
+                    if not done.done():
+                        done.set_exception(error)
+                raise
+            for done in waiting:
+                if not done.done():
+                    done.set_result(None)
+
+    async def _turn(self, facts: list[Fact]) -> None:
+        now = self.clock()
+        step = self.core.handle(facts, now)
+        if step.changed or step.told:
+            self.last_active = now
+            await self._write(step, now)
+        if any(type(fact) is not MachineSeen for fact in facts):
+            self.last_active = now
+        for order in step.orders:
+            self._perform(order)
+        for job_id in step.changed:
+            for watcher in self._watchers.get(job_id, ()):
+                watcher.set()
+
+    async def _write(self, step: Step, now: float) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(
+            self._writer, self.store.commit, step.changed, step.fresh, step.told, now
+        )
+
+    def _perform(self, order: Order) -> None:
+        assert self.backend is not None
+        if isinstance(order, StartAttempt):
+            self.backend.start(order.job, request_of(order.job.spec.request))
+        elif isinstance(order, FindAttempt):
+            self.backend.find_again(order.job, request_of(order.job.spec.request))
+        elif isinstance(order, StopAttempt):
+            self.backend.stop(order.job)
+        elif isinstance(order, Conclude):
+            self.backend.conclude(order.job)
+
+    def close(self) -> None:
+        self._writer.shutdown()
+        self.store.close()
+
+    # --- what people ask ---------------------------------------------------------------------
+
+    async def submit(self, specs: Iterable[JobSpec]) -> list[int]:
+        """Accept jobs; when this returns they are on disk."""
+        specs = list(specs)
+        ids = list(self.store.new_ids(len(specs)))
+        for job_id, spec in zip(ids, specs, strict=True):
+            self._facts.append(Submitted(job_id, spec, request_of(spec.request)))
+        await self.tell(StopAsked(()))
+        return ids
+
+    async def stop(self, ids: Iterable[int]) -> None:
+        await self.tell(StopAsked(tuple(ids)))
+
+    async def retry(self, ids: Iterable[int]) -> None:
+        jobs = [self.job(job_id) for job_id in ids]
+        again = tuple((job, request_of(job.spec.request)) for job in jobs if job.state.final)
+        await self.tell(RetryAsked(again))
+
+    def job(self, job_id: int) -> Job:
+        job = self.core.jobs.get(job_id) or self.store.job(job_id)
+        if job is None:
+            raise NotFound(f"there is no job {job_id}", hint="`tow status -a` lists all jobs")
+        return job
+
+    async def job_where(self, job_id: int, condition: Callable[[Job], bool]) -> Job:
+        """The job, as soon as the condition holds for it."""
+        watcher = asyncio.Event()
+        self._watchers.setdefault(job_id, set()).add(watcher)
+        try:
+            while not condition(job := self.job(job_id)):
+                await watcher.wait()
+                watcher.clear()
+            return job
+        finally:
+            self._watchers[job_id].discard(watcher)
+            if not self._watchers[job_id]:
+                del self._watchers[job_id]
+
+    @property
+    def active(self) -> bool:
+        """False when nothing is running, waiting or being watched."""
+        return bool(self.core.jobs or self._watchers)
+
+    def waiting_jobs(self) -> list[Job]:
+        return [job for job in self.core.jobs.values() if job.state is State.QUEUED]

@@ -1,0 +1,200 @@
+"""A job's life as a stream of frames: states, output as it comes, what holds it up, the end.
+
+Every piece of output carries its offset in its file, so a client that lost the stream goes on where
+it was. Memory is bounded: a reader asks the machine for more only when the client took what it has.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from towline.backends.base import Backend
+from towline.engine.engine import Engine, request_of
+from towline.errors import AgentError, HostError, TowlineError
+from towline.model.job import Job, State, view
+
+Frame = tuple[dict[str, Any], bytes]
+#: Quiet for this long before we say why a job waits.
+_PATIENCE_S = 0.8
+
+
+def label(job: Job, rank: int) -> tuple[int, int, str]:
+    """Group, process and the prefix of its lines; one process needs no prefix."""
+    request = request_of(job.spec.request)
+    group, process, _ = request.processes()[rank]
+    many = request.process_count > 1
+    return group, process, f"{group}.{process}" if many else ""
+
+
+def stream_name(job: Job, rank: int, stream: str) -> str:
+    group, process, _ = label(job, rank)
+    return f"{group}.{process}.{stream}"
+
+
+class Follower:
+    """One client that follows one job."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        backend: Backend,
+        job_id: int,
+        offsets: Mapping[str, int],
+        streams: tuple[str, ...],
+    ) -> None:
+        self.engine = engine
+        self.backend = backend
+        self.job_id = job_id
+        self.offsets = dict(offsets)
+        self.streams = streams
+        self.queue: asyncio.Queue[Frame | None] = asyncio.Queue(16)
+
+    async def frames(self) -> AsyncIterator[Frame]:
+        """From now to the job's end."""
+        job = self.engine.job(self.job_id)
+        yield {"job": view(job)}, b""
+        while True:
+            async for frame in self._until_started():
+                yield frame
+            job = self.engine.job(self.job_id)
+            if job.attempt is not None:
+                async for frame in self._attempt(job):
+                    yield frame
+            job = await self._settled(job)
+            if job.state.final:
+                yield {"end": view(job)}, b""
+                return
+            self.offsets = {}
+            yield {"note": job.reason or "starting again"}, b""
+
+    async def _until_started(self) -> AsyncIterator[Frame]:
+        """Wait for the first process; meanwhile say what holds the job up, once per reason."""
+        said = ""
+        while True:
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self.engine.job_where(self.job_id, _has_begun)
+                    return
+            except TimeoutError:
+                pass
+            job = self.engine.job(self.job_id)
+            if job.state is State.QUEUED:
+                why = self.engine.core.scheduler.explain(job.id, self.engine.clock()).text
+                if why != said:
+                    said = why
+                    yield {"note": f"waiting: {why}"}, b""
+
+    async def _attempt(self, job: Job) -> AsyncIterator[Frame]:
+        assert job.attempt is not None
+        readers = [
+            asyncio.create_task(self._read(job, rank, stream))
+            for rank in range(len(job.attempt.placement))
+            for stream in self.streams
+        ]
+        if job.state is State.RUNNING:
+            yield {"job": view(job)}, b""
+        left = len(readers)
+        try:
+            while left:
+                frame = await self.queue.get()
+                if frame is None:
+                    left -= 1
+                else:
+                    yield frame
+        finally:
+            for reader in readers:
+                reader.cancel()
+
+    async def _settled(self, job: Job) -> Job:
+        """All output is out: the job has ended, or goes on with another attempt."""
+        number = job.attempt.number if job.attempt else 0
+
+        def over(now: Job) -> bool:
+            another = now.attempt is not None and now.attempt.number != number
+            return now.state.final or now.state is State.QUEUED or another
+
+        return await self.engine.job_where(self.job_id, over)
+
+    async def _read(self, job: Job, rank: int, stream: str) -> None:
+        try:
+            await self._read_all(job, rank, stream)
+        finally:
+            await self.queue.put(None)
+
+    async def _read_all(self, job: Job, rank: int, stream: str) -> None:
+        group, process, prefix = label(job, rank)
+        name = stream_name(job, rank, stream)
+        broken = False
+        while True:
+            offset = self.offsets.get(name, 0)
+            try:
+                blob, at_end = await self.backend.read_log(job, rank, stream, offset, wait=True)
+            except AgentError as error:
+                if error.code != "unknown_job":
+                    await self.queue.put(({"note": error.text}, b""))
+                return
+            except HostError as error:
+                if not broken and stream == self.streams[0]:
+                    await self.queue.put(
+                        ({"note": f"{error.text}; the job goes on, trying again"}, b"")
+                    )
+                broken = True
+                if self.engine.job(job.id).state.final and not error.transient:
+                    return
+                await asyncio.sleep(1.0)
+                continue
+            if broken:
+                broken = False
+                if stream == self.streams[0]:
+                    await self.queue.put(({"note": "connected again"}, b""))
+            if blob:
+                header = {
+                    "stream": stream,
+                    "group": group,
+                    "process": process,
+                    "label": prefix,
+                    "offset": offset,
+                }
+                await self.queue.put((header, blob))
+                self.offsets[name] = offset + len(blob)
+            if at_end:
+                return
+
+
+async def read_once(
+    engine: Engine,
+    backend: Backend,
+    job_id: int,
+    offsets: Mapping[str, int],
+    streams: tuple[str, ...],
+) -> AsyncIterator[Frame]:
+    """What a job has printed so far, without waiting for more."""
+    job = engine.job(job_id)
+    yield {"job": view(job)}, b""
+    ranks = len(job.attempt.placement) if job.attempt and _has_begun(job) else 0
+    for rank in range(ranks):
+        group, process, prefix = label(job, rank)
+        for stream in streams:
+            offset = offsets.get(stream_name(job, rank, stream), 0)
+            while True:
+                try:
+                    blob, _ = await backend.read_log(job, rank, stream, offset, wait=False)
+                except AgentError as error:
+                    if error.code == "unknown_job":
+                        break
+                    raise
+                if not blob:
+                    break
+                header = {"stream": stream, "group": group, "process": process, "label": prefix}
+                yield {**header, "offset": offset}, blob
+                offset += len(blob)
+    yield {"end": view(job)}, b""
+
+
+def error_frame(error: TowlineError) -> Frame:
+    body = {"code": error.code, "text": error.text, "hint": error.hint}
+    return {"error": body, "exit": error.exit_code}, b""
+
+
+def _has_begun(job: Job) -> bool:
+    return job.state in (State.RUNNING, State.STOPPING) or job.state.final

@@ -1,0 +1,91 @@
+"""Every error Towline raises on purpose.
+
+TowlineError
+├── UsageError            the user asked for something that cannot be; exit code 2
+│   ├── RequestError      a request that does not parse, with the place and what was expected
+│   ├── ConfigError       a configuration file that is wrong, with file and key
+│   └── Impossible        a request that no machine of the cluster can ever satisfy
+├── NotFound              no such job, cluster, machine or file; exit code 2
+├── HostError             a machine could not be reached or used
+│   ├── Unreachable       no answer (network, name, port); worth trying again
+│   ├── Refused           it answered and said no (key, password, host key); a person must act
+│   └── Unusable          logged in, but no python3, no disk space, a wrong clock
+├── AgentError            the agent over there refused one operation
+└── EngineError           the Engine itself cannot go on (store too new, socket taken)
+
+`text` says what was wrong and where, `hint` what to do next. Both are for people.
+"""
+
+
+class TowlineError(Exception):
+    """Base of them all."""
+
+    #: Machine-readable name, part of the API.
+    code = "error"
+    #: What `tow` exits with.
+    exit_code = 1
+    #: HTTP status of the API.
+    status = 500
+    #: True when the same call may succeed later without anyone doing anything.
+    transient = False
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.text}\n  {self.hint}" if self.hint else self.text
+
+
+class UsageError(TowlineError):
+    code = "usage"
+    exit_code = 2
+    status = 400
+
+
+class RequestError(UsageError):
+    """A request that does not parse; `text` carries the line with a caret below the place."""
+
+    code = "request"
+
+
+class ConfigError(UsageError):
+    code = "config"
+
+
+class Impossible(UsageError):
+    code = "impossible"
+
+
+class NotFound(TowlineError):
+    code = "not_found"
+    exit_code = 2
+    status = 404
+
+
+class HostError(TowlineError):
+    code = "host"
+    status = 502
+
+
+class Unreachable(HostError):
+    code = "unreachable"
+    transient = True
+
+
+class Refused(HostError):
+    code = "refused"
+
+
+class Unusable(HostError):
+    code = "unusable"
+
+
+class AgentError(TowlineError):
+    code = "agent"
+    status = 502
+
+
+class EngineError(TowlineError):
+    code = "engine"

@@ -1,0 +1,106 @@
+"""Ports of a machine's loopback, reachable here: each connection travels over the agent's channel.
+
+The local port stays open while the channel breaks and comes back; only connections that were open
+at that moment end. Flow control: each side has at most one window unacknowledged, so memory is
+bounded.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from towline.agent.link import Link
+from towline.errors import AgentError, HostError
+
+WINDOW = 1024 * 1024
+_CHUNK = 64 * 1024
+_numbers = itertools.count(1)
+
+
+class Tunnel:
+    """One connection: a local socket here, a dialled port over there."""
+
+    def __init__(
+        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.link = link
+        self.number = next(_numbers)
+        self.reader = reader
+        self.writer = writer
+        self._credit = WINDOW
+        self._may_send = asyncio.Event()
+        self._may_send.set()
+        self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def run(self, port: int) -> None:
+        self.link.streams[self.number] = self._received
+        try:
+            await self.link.ask("dial", stream=self.number, port=port)
+            up = asyncio.create_task(self._upwards())
+            try:
+                await self._downwards()
+            finally:
+                up.cancel()
+        except (HostError, AgentError, ConnectionError):
+            pass
+        finally:
+            self.link.streams.pop(self.number, None)
+            self.link.send({"stream": self.number, "close": True})
+            self.writer.close()
+
+    def _received(self, header: dict[str, Any], blob: bytes) -> None:
+        if blob:
+            self._inbox.put_nowait(blob)
+        if "credit" in header:
+            self._credit += header["credit"]
+            self._may_send.set()
+        if header.get("eof") or header.get("close"):
+            self._inbox.put_nowait(None)
+
+    async def _upwards(self) -> None:
+        while True:
+            data = await self.reader.read(_CHUNK)
+            if not data:
+                self.link.send({"stream": self.number, "eof": True})
+                return
+            while self._credit <= 0:
+                self._may_send.clear()
+                await self._may_send.wait()
+            self._credit -= len(data)
+            self.link.send({"stream": self.number}, data)
+
+    async def _downwards(self) -> None:
+        while (data := await self._inbox.get()) is not None:
+            self.writer.write(data)
+            await self.writer.drain()
+            self.link.send({"stream": self.number, "credit": len(data)})
+
+
+class Forward:
+    """A local port that leads to a port of a job's machine for as long as it is kept."""
+
+    def __init__(self, job: int, port: int, reach: Callable[[], Awaitable[Link]]) -> None:
+        self.job = job
+        self.port = port
+        self._reach = reach
+        self._server: asyncio.Server | None = None
+        self.local = 0
+
+    async def open(self, local: int) -> int:
+        """Listen on loopback only; 0 means any free port."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", local)
+        self.local = self._server.sockets[0].getsockname()[1]
+        return self.local
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            link = await self._reach()
+        except (HostError, AgentError):
+            writer.close()
+            return
+        await Tunnel(link, reader, writer).run(self.port)

@@ -1,0 +1,21 @@
+"""A host is one way to reach one machine: the argv that opens a channel to a program over there."""
+
+from typing import Protocol
+
+from towline.errors import HostError
+
+
+class Host(Protocol):
+    """How to get a byte channel to `python3` on a machine. Nothing here does I/O."""
+
+    #: What the user calls it.
+    name: str
+
+    def channel(self, boot: str, argument: str) -> list[str]:
+        """The argv whose stdin and stdout lead to `python3 -c boot argument` over there."""
+
+    def failure(self, returncode: int | None, stderr: str) -> HostError:
+        """What it means that the channel closed before the agent spoke."""
+
+    def login(self) -> list[str] | None:
+        """The argv to run on a terminal when a person must log in; None if that never helps."""

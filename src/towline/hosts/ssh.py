@@ -1,0 +1,157 @@
+"""A machine reached by the user's own OpenSSH.
+
+Everything in `~/.ssh/config` holds: names, users, keys, ProxyJump, certificates, an open
+ControlMaster. Host keys are checked as the user's ssh does it. One connection per machine: the
+agent's channel carries everything, so MaxSessions 1 is enough.
+
+Where a person must act (password, second factor, a host key nobody has confirmed yet), `login()` is
+run once on the terminal; it leaves a master connection behind which the Engine then uses.
+"""
+
+import hashlib
+import os
+import shlex
+from collections.abc import Callable
+
+from towline.errors import HostError, Refused, Unreachable, Unusable
+
+#: Finds a python3 and hands over. It passes through the login shell (sh, bash, csh, fish alike),
+#: so it contains no single quote, newline, `!` or backslash.
+_FIND_PYTHON = (
+    "for p in python3 /usr/bin/python3 /usr/local/bin/python3 /opt/conda/bin/python3 python; do "
+    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -c "$1" "$2"; fi; '
+    "done; echo TOWLINE1 no-python; exit 3"
+)
+
+_PERSON_MUST_ACT = "run `tow login {name}` on a terminal"
+
+
+class SshHost:
+    """`destination` is what ssh is given (a name of ~/.ssh/config, or user@host)."""
+
+    def __init__(self, name: str, destination: str, port: int | None, control_folder: str) -> None:
+        self.name = name
+        self.destination = destination
+        self.port = port
+        # A short hash, so that the path fits a socket whatever the machine is called.
+        digest = hashlib.sha256(f"{destination}:{port}".encode()).hexdigest()[:12]
+        #: Where `login()` leaves its master connection.
+        self.control_path = os.path.join(control_folder, digest)
+
+    def channel(self, boot: str, argument: str) -> list[str]:
+        remote = shlex.join(["sh", "-c", _FIND_PYTHON, "sh", boot, argument])
+        options = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+        return self._ssh(*options, *self._shared(), "--", self.destination, remote)
+
+    def login(self) -> list[str] | None:
+        master = ["-o", "ControlMaster=yes", "-o", f"ControlPath={self.control_path}"]
+        return self._ssh(*master, "-o", "ControlPersist=yes", "-f", "-N", "--", self.destination)
+
+    def _shared(self) -> list[str]:
+        """Use a master that `login()` left behind, or the user's own; never become one."""
+        options = ["-o", "ControlMaster=no"]
+        if os.path.exists(self.control_path):
+            options += ["-o", f"ControlPath={self.control_path}"]
+        return options
+
+    def _ssh(self, *rest: str) -> list[str]:
+        argv = ["ssh"]
+        if config := os.environ.get("TOWLINE_SSH_CONFIG"):
+            argv += ["-F", config]
+        if self.port is not None:
+            argv += ["-p", str(self.port)]
+        # Keys stay on this machine; a dead connection is noticed within a minute at the latest.
+        argv += ["-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ServerAliveInterval=15"]
+        return [*argv, *rest]
+
+    def failure(self, returncode: int | None, stderr: str) -> HostError:
+        return explain_failure(self.name, self.destination, returncode, stderr)
+
+
+def _changed_key(name: str, destination: str, last: str) -> HostError:
+    return Refused(
+        f"{name}: its host key has changed since you last connected",
+        hint="if the machine was reinstalled, remove the old key with "
+        f"`ssh-keygen -R {destination.rpartition('@')[2]}`; "
+        "if not, someone may be listening: ask its admin",
+    )
+
+
+def _unknown_key(name: str, destination: str, last: str) -> HostError:
+    return Refused(
+        f"{name}: its host key is not known yet",
+        hint=f"{_PERSON_MUST_ACT.format(name=name)} and confirm the key",
+    )
+
+
+def _denied(name: str, destination: str, last: str) -> HostError:
+    methods = last.partition("(")[2].rstrip(").") or "unknown"
+    return Refused(
+        f"{name}: login refused (it accepts: {methods})",
+        hint=f"{_PERSON_MUST_ACT.format(name=name)}; "
+        f"or install your key with `ssh-copy-id {destination}`",
+    )
+
+
+def _no_such_name(name: str, destination: str, last: str) -> HostError:
+    return Unreachable(
+        f"{name}: there is no host of that name ({destination})",
+        hint="check the spelling, ~/.ssh/config, and whether you are on the right network or VPN",
+    )
+
+
+def _no_answer(name: str, destination: str, last: str) -> HostError:
+    return Unreachable(
+        f"{name}: does not answer ({_tail(last)})",
+        hint=f"is it switched on and reachable? try: ssh {destination} true",
+    )
+
+
+#: What OpenSSH prints -> what it means. First match wins.
+_SIGNS: tuple[tuple[str, Callable[[str, str, str], HostError]], ...] = (
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", _changed_key),
+    ("Host key verification failed", _unknown_key),
+    ("Permission denied", _denied),
+    ("Too many authentication failures", _denied),
+    ("Could not resolve hostname", _no_such_name),
+    ("Connection refused", _no_answer),
+    ("Connection timed out", _no_answer),
+    ("No route to host", _no_answer),
+    ("Network is unreachable", _no_answer),
+    ("Connection closed", _no_answer),
+    ("Connection reset", _no_answer),
+    ("timed out", _no_answer),
+)
+
+
+def explain_failure(name: str, destination: str, returncode: int | None, stderr: str) -> HostError:
+    """Turn what OpenSSH printed into an error a person can act on; the raw text is kept."""
+    lines = stderr.strip().splitlines()
+    for sign, explain in _SIGNS:
+        matching = [line for line in lines if sign in line]
+        if matching:
+            return explain(name, destination, matching[-1])
+    if returncode == 3:
+        return no_python(name)
+    last = lines[-1] if lines else f"ssh ended with code {returncode} and said nothing"
+    return Unreachable(
+        f"{name}: the connection failed: {last}", hint=f"try: ssh {destination} true"
+    )
+
+
+def no_python(name: str) -> HostError:
+    return Unusable(
+        f"{name}: no python3 found there",
+        hint="install any python3 from 3.6 on (no packages needed), or put it on the PATH of "
+        "non-interactive logins",
+    )
+
+
+def needs_person(error: HostError) -> bool:
+    """True where a login on a terminal can mend it."""
+    return isinstance(error, Refused) and "tow login" in error.hint
+
+
+def _tail(line: str) -> str:
+    """`ssh: connect to host x port 22: Connection refused` -> `connection refused`."""
+    return line.rpartition(": ")[2].strip().rstrip(".").lower() or line

@@ -1,0 +1,99 @@
+"""Facts that reach the core, and orders it gives. One struct per fact, one per order."""
+
+from msgspec import Struct
+
+from towline.model.job import Ending, Job, JobSpec
+from towline.model.machine import Machine
+from towline.model.request import Request
+
+# --- facts -----------------------------------------------------------------------------------
+
+
+class Submitted(Struct, frozen=True):
+    id: int
+    spec: JobSpec
+    request: Request
+
+
+class StopAsked(Struct, frozen=True):
+    ids: tuple[int, ...]
+
+
+class RetryAsked(Struct, frozen=True):
+    """Of jobs that have ended; the store has them, the core no more."""
+
+    jobs: tuple[tuple[Job, Request], ...]
+
+
+class Recovered(Struct, frozen=True):
+    """After a restart: every job that has not ended, as the store remembers it."""
+
+    jobs: tuple[tuple[Job, Request], ...]
+
+
+class MachineSeen(Struct, frozen=True):
+    machine: Machine
+
+
+class MachineGone(Struct, frozen=True):
+    name: str
+
+
+class MachineRemoved(Struct, frozen=True):
+    name: str
+
+
+class ProcessStarted(Struct, frozen=True):
+    job: int
+    attempt: int
+    rank: int
+    at: float
+
+
+class ProcessEnded(Struct, frozen=True):
+    job: int
+    attempt: int
+    rank: int
+    ending: Ending
+
+
+Fact = (
+    Submitted
+    | StopAsked
+    | RetryAsked
+    | Recovered
+    | MachineSeen
+    | MachineGone
+    | MachineRemoved
+    | ProcessStarted
+    | ProcessEnded
+)
+
+# --- orders ----------------------------------------------------------------------------------
+
+
+class StartAttempt(Struct, frozen=True):
+    """Start every process of the job's present attempt; again is the same as once."""
+
+    job: Job
+
+
+class FindAttempt(Struct, frozen=True):
+    """After a restart: find again what may have been started of the job's present attempt."""
+
+    job: Job
+
+
+class StopAttempt(Struct, frozen=True):
+    """Stop every process of the job's present attempt that has not ended."""
+
+    job: Job
+
+
+class Conclude(Struct, frozen=True):
+    """The attempt is over; whoever watches it may let go."""
+
+    job: Job
+
+
+Order = StartAttempt | FindAttempt | StopAttempt | Conclude

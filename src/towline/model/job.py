@@ -1,0 +1,135 @@
+"""A job: what was asked, where it stands, how it ended."""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+
+from towline.model.machine import Placement
+
+
+class State(StrEnum):
+    NEW = "new"
+    STAGING = "staging"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+    @property
+    def final(self) -> bool:
+        return self in FINAL
+
+
+FINAL = frozenset({State.DONE, State.FAILED, State.STOPPED, State.LOST})
+
+
+class JobSpec(Struct, frozen=True, omit_defaults=True):
+    """What the user asked for. Never changes once accepted."""
+
+    argv: tuple[str, ...]
+    cluster: str
+    owner: str
+    #: Canonical text of the request (model/grammar.py).
+    request: str = "[]"
+    title: str = ""
+    #: Folder the job was submitted from, on the submitter's machine.
+    folder: str = ""
+    #: Id of the snapshot its tree is made from; empty: an empty tree.
+    snapshot: str = ""
+    #: Sub-folder of the snapshot in which the command runs.
+    subfolder: str = ""
+    #: Variables set by `-e`; values may be secrets, so they never reach a log or a repr.
+    env: dict[str, str] = field(default_factory=dict)
+    #: Hash of the submitter's whole environment (store), for jobs on this very machine.
+    environment: str = ""
+    setup: str = ""
+    time_s: float = 0.0
+    grace_s: float = 10.0
+    retries: int = 0
+    priority: int = 0
+
+    def __repr__(self) -> str:
+        return f"JobSpec({self.title or ' '.join(self.argv)!r} on {self.cluster})"
+
+
+class Ending(Struct, frozen=True, omit_defaults=True):
+    """How one process ended, as its supervisor recorded it."""
+
+    code: int | None = None
+    signal: int | None = None
+    #: stopped, timeout, oom, not_found, not_executable, setup, snapshot, no_space, void, lost
+    cause: str = ""
+    text: str = ""
+    started: float = 0.0
+    ended: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0 and not self.cause
+
+
+class Attempt(Struct, frozen=True, omit_defaults=True):
+    """One try at running a job. Late words from an older attempt are dropped."""
+
+    number: int
+    placement: Placement
+    started: float = 0.0
+    #: Port on the first process's machine for torchrun-style rendezvous; 0 until it was probed.
+    master_port: int = 0
+    #: rank -> how that process ended.
+    endings: dict[int, Ending] = field(default_factory=dict)
+
+
+class Job(Struct, frozen=True):
+    """A job and where it stands; one row of the store."""
+
+    id: int
+    spec: JobSpec
+    state: State = State.NEW
+    submitted: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    #: Why it waits, or why it ended as it did, in words.
+    reason: str = ""
+    #: Tries that counted against `retries`.
+    failures: int = 0
+    #: True once the user asked to stop it; nothing starts it again but `tow retry`.
+    stop_asked: bool = False
+    attempt: Attempt | None = None
+    #: Machines an earlier attempt failed or was lost on; avoided while there are others.
+    avoid: tuple[str, ...] = ()
+
+
+def key_of(engine: str, job_id: int, attempt: int, rank: int) -> str:
+    """The name of one process of one attempt, unique over all Engines and for all time."""
+    return f"{engine}-{job_id}-{attempt}-{rank}"
+
+
+def view(job: Job) -> dict[str, Any]:
+    """What programs see of a job; environment values are left out on purpose."""
+    machines = [slot.machine for slot in job.attempt.placement] if job.attempt else []
+    return {
+        "id": job.id,
+        "title": job.spec.title,
+        "state": job.state.value,
+        "exit_code": job.exit_code,
+        "cluster": job.spec.cluster,
+        "machines": list(dict.fromkeys(machines)),
+        "request": job.spec.request,
+        "submitted": job.submitted,
+        "started": job.started,
+        "ended": job.ended,
+        "reason": job.reason,
+        "owner": job.spec.owner,
+        "command": list(job.spec.argv),
+        "folder": job.spec.folder,
+        "attempt": job.attempt.number if job.attempt else 0,
+        "retries": job.spec.retries,
+        "priority": job.spec.priority,
+    }

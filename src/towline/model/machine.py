@@ -1,0 +1,44 @@
+"""A machine as the core sees it: what it has, and what others use of it."""
+
+from msgspec import Struct
+
+
+class Gpu(Struct, frozen=True):
+    index: int
+    #: As the driver says it, e.g. "NVIDIA GeForce GTX 1070".
+    model: str
+    mem_mb: int
+    uuid: str = ""
+    #: Used by programs that are not our jobs.
+    foreign_mem_mb: int = 0
+    #: Share of the compute used by programs that are not our jobs, 0 to 1.
+    foreign_util: float = 0.0
+
+
+class Machine(Struct, frozen=True):
+    """One observation of one machine; `cpus`, `mem_mb`, `gpus` are what may be used at most."""
+
+    name: str
+    cpus: float
+    mem_mb: int
+    gpus: tuple[Gpu, ...] = ()
+    #: Used by programs that are not our jobs, measured.
+    foreign_cpus: float = 0.0
+    foreign_mem_mb: int = 0
+    #: Clusters this machine is part of; a job names one.
+    clusters: tuple[str, ...] = ()
+    #: Who may use it; empty means everyone.
+    owners: tuple[str, ...] = ()
+    #: Short names for GPU models, lower case without spaces -> model text it stands for.
+    aliases: tuple[tuple[str, str], ...] = ()
+
+
+class Slot(Struct, frozen=True):
+    """Where one process of a job runs: its machine and the GPU indexes it was given."""
+
+    machine: str
+    gpus: tuple[int, ...] = ()
+
+
+#: One slot per process, in the order of `Request.processes()`.
+Placement = tuple[Slot, ...]

@@ -1,0 +1,76 @@
+"""The HTTP application: version check, errors in one shape, and the routes."""
+
+import logging
+from typing import Any
+
+from litestar import Litestar, Request, Response
+from litestar.datastructures import State
+from litestar.enums import ScopeType
+from litestar.exceptions import HTTPException
+from litestar.openapi.config import OpenAPIConfig
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from towline.agent.frames import encode_json
+from towline.engine.desk import Desk
+from towline.errors import TowlineError
+from towline.server.routes import clusters, engine, files, jobs
+from towline.server.wire import VERSION_HEADER, error_body
+from towline.version import __version__
+
+log = logging.getLogger("towline")
+_OWN_VERSION = (VERSION_HEADER.lower().encode(), __version__.encode())
+
+
+def make_app(desk: Desk, retire: Any) -> Litestar:
+    return Litestar(
+        route_handlers=[*engine.ROUTES, *jobs.ROUTES, *files.ROUTES, *clusters.ROUTES],
+        state=State({"desk": desk, "retire": retire}),
+        exception_handlers={TowlineError: _told, HTTPException: _http, Exception: _unexpected},
+        middleware=[_same_version],
+        openapi_config=OpenAPIConfig(title="Towline", version=__version__, path="/v1/schema"),
+        request_max_body_size=None,
+        debug=False,
+    )
+
+
+def _same_version(app: ASGIApp) -> ASGIApp:
+    """Refuse clients of another version before anything is done: they replace this Engine first."""
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == ScopeType.HTTP:
+            sent = dict(scope["headers"]).get(_OWN_VERSION[0])
+            retiring = scope["path"] == "/v1/engine/retire"
+            if sent is not None and sent != _OWN_VERSION[1] and not retiring:
+                await _refuse(send, sent.decode(errors="replace"))
+                return
+        await app(scope, receive, send)
+
+    return checked
+
+
+async def _refuse(send: Send, sent: str) -> None:
+    text = f"this Engine is version {__version__}, the command is version {sent}"
+    body = encode_json({"error": {"code": "version", "text": text, "hint": ""}, "exit": 1})
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 409, "headers": [*headers, _OWN_VERSION]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _told(_: Request[Any, Any, Any], error: TowlineError) -> Response[bytes]:
+    return Response(error_body(error), status_code=error.status, media_type="application/json")
+
+
+def _http(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    body = {"error": {"code": "usage", "text": str(error.detail), "hint": ""}, "exit": 2}
+    return Response(encode_json(body), status_code=error.status_code, media_type="application/json")
+
+
+def _unexpected(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """A bug: the log has the traceback, the user a sentence."""
+    log.error("unexpected", exc_info=error)
+    text = f"the Engine failed unexpectedly: {type(error).__name__}: {error}"
+    body = {
+        "error": {"code": "bug", "text": text, "hint": "`tow engine log` shows more"},
+        "exit": 1,
+    }
+    return Response(encode_json(body), status_code=500, media_type="application/json")

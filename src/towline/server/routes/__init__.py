@@ -1,0 +1,1 @@
+"""Thin: each route asks the desk."""

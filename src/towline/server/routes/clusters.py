@@ -1,0 +1,113 @@
+"""Clusters and machines: list, add, remove, examine, log in."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, delete, get, post
+from litestar.response import Stream
+
+from towline.config.edit import add_cluster, remove_cluster
+from towline.engine.desk import Desk, login_of
+from towline.engine.doctor import examine
+from towline.engine.follow import Frame
+from towline.errors import HostError, TowlineError
+from towline.server.wire import answer, body_as, frames
+
+
+class NewCluster(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    machines: list[str]
+    setup: str = ""
+    cwd: str = "/"
+
+
+class Redial(msgspec.Struct):
+    machines: list[str]
+
+
+def _cwd(request: Request[Any, Any, Any]) -> str | None:
+    return request.query_params.get("cwd") or None
+
+
+@get("/v1/clusters")
+async def list_clusters(request: Request[Any, Any, Any]) -> Response[bytes]:
+    return answer({"clusters": request.app.state.desk.cluster_list(_cwd(request))})
+
+
+@post("/v1/clusters", status_code=200)
+async def add(request: Request[Any, Any, Any]) -> Stream:
+    """Write a cluster into the user's configuration, meet its machines, show what was found."""
+    desk: Desk = request.app.state.desk
+    new = await body_as(request, NewCluster)
+    add_cluster(desk.paths.config_file, new.name, new.machines, new.setup)
+
+    async def stream() -> AsyncIterator[Frame]:
+        _, drivers = desk.join(None, new.name)
+        for driver in drivers:
+            try:
+                link = await driver.reach(20.0)
+                text = f"connected (python {link.hello['python']})"
+                step: dict[str, Any] = {"machine": driver.name, "text": text, "ok": True}
+            except HostError as error:
+                step = {"machine": driver.name, "text": error.text, "hint": error.hint, "ok": False}
+                if login := login_of(driver):
+                    step["login"] = login
+            yield {"step": step}, b""
+        yield {"machines": [desk.machine_view(driver) for driver in drivers]}, b""
+        yield {"done": True}, b""
+
+    return frames(stream())
+
+
+@delete("/v1/clusters/{name:str}", status_code=200)
+async def remove(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    busy = [job.id for job in desk.engine.core.jobs.values() if job.spec.cluster == name]
+    if busy:
+        shown = ", ".join(map(str, busy[:5])) + (" …" if len(busy) > 5 else "")
+        raise TowlineError(
+            f"cluster {name!r} still has jobs: {shown}", hint="stop them first: tow stop"
+        )
+    remove_cluster(desk.paths.config_file, name)
+    desk.clusters.leave(name)
+    return answer({})
+
+
+@get("/v1/machines")
+async def list_machines(request: Request[Any, Any, Any]) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    cluster = request.query_params.get("cluster") or None
+    return answer({"machines": await desk.machine_list(_cwd(request), cluster)})
+
+
+@get("/v1/machines/login")
+async def login(request: Request[Any, Any, Any]) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    return answer({"logins": desk.logins(request.query_params.get("name") or "", _cwd(request))})
+
+
+@post("/v1/machines/redial", status_code=200)
+async def redial(request: Request[Any, Any, Any]) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    for name in (await body_as(request, Redial)).machines:
+        desk.driver(name).redial()
+    return answer({})
+
+
+@get("/v1/doctor")
+async def doctor(request: Request[Any, Any, Any]) -> Stream:
+    desk: Desk = request.app.state.desk
+    cluster = request.query_params.get("cluster") or None
+
+    async def stream() -> AsyncIterator[Frame]:
+        healthy = True
+        async for step in examine(desk, _cwd(request), cluster):
+            healthy = healthy and step["ok"] is not False
+            yield {"step": step}, b""
+        yield {"done": True, "ok": healthy}, b""
+
+    return frames(stream())
+
+
+ROUTES = [list_clusters, add, remove, list_machines, login, redial, doctor]

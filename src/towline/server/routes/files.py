@@ -1,0 +1,135 @@
+"""Inside a job's folder: list, read, write, run something beside it, reach its ports."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, delete, get, post, put
+from litestar.response import Stream
+
+from towline.engine.desk import Desk
+from towline.engine.follow import Frame
+from towline.errors import AgentError, NotFound, UsageError
+from towline.model.job import view
+from towline.server.wire import VERSION_HEADER, answer, body_as, frames
+from towline.version import __version__
+
+_CHUNK = 256 * 1024
+#: What the agent calls it -> what it means to the user.
+_USER_ERRORS = {"no_such_file", "is_folder", "not_folder", "outside", "denied", "unknown_job"}
+
+
+class Exec(msgspec.Struct):
+    argv: list[str]
+    process: int = 0
+
+
+class ForwardAsk(msgspec.Struct):
+    port: int
+    local: int = 0
+
+
+async def _ask(desk: Desk, job_id: int, op: str, blob: bytes = b"", **fields: Any) -> Any:
+    try:
+        return await desk.machines.file_operation(desk.engine.job(job_id), 0, op, blob, **fields)
+    except AgentError as error:
+        if error.code in _USER_ERRORS:
+            raise NotFound(error.text) from None
+        raise
+
+
+@get("/v1/jobs/{job_id:int}/files")
+async def list_files(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+    path = request.query_params.get("path") or ""
+    header, _ = await _ask(request.app.state.desk, job_id, "list", path=path)
+    return answer({"entries": header["entries"], "more": header.get("more", False)})
+
+
+@get("/v1/jobs/{job_id:int}/walk")
+async def walk(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+    path = request.query_params.get("path") or ""
+    header, _ = await _ask(request.app.state.desk, job_id, "walk", path=path)
+    return answer({"files": header["files"], "more": header.get("more", False)})
+
+
+@get("/v1/jobs/{job_id:int}/file")
+async def get_file(request: Request[Any, Any, Any], job_id: int) -> Stream:
+    desk: Desk = request.app.state.desk
+    path = request.query_params.get("path") or ""
+    # The first piece is fetched before answering, so that errors are answers, not broken streams.
+    header, first = await _ask(desk, job_id, "get", path=path, offset=0, limit=_CHUNK)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield first
+        offset, at_end = len(first), header["eof"]
+        while not at_end:
+            following, blob = await _ask(
+                desk, job_id, "get", path=path, offset=offset, limit=_CHUNK
+            )
+            yield blob
+            offset, at_end = offset + len(blob), following["eof"] or not blob
+
+    return Stream(
+        pieces(), media_type="application/octet-stream", headers={VERSION_HEADER: __version__}
+    )
+
+
+@put("/v1/jobs/{job_id:int}/file", status_code=200)
+async def put_file(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    path = request.query_params.get("path") or ""
+    mode = int(request.query_params.get("mode") or "0644", 8)
+    offset, held = 0, b""
+    async for piece in request.stream():
+        held += piece
+        while len(held) > _CHUNK:
+            chunk, held = held[:_CHUNK], held[_CHUNK:]
+            await _ask(desk, job_id, "put", chunk, path=path, offset=offset, last=False, mode=mode)
+            offset += len(chunk)
+    await _ask(desk, job_id, "put", held, path=path, offset=offset, last=True, mode=mode)
+    return answer({"bytes": offset + len(held)})
+
+
+@post("/v1/jobs/{job_id:int}/exec", status_code=200)
+async def execute(request: Request[Any, Any, Any], job_id: int) -> Stream:
+    desk: Desk = request.app.state.desk
+    wanted = await body_as(request, Exec)
+    if not wanted.argv:
+        raise UsageError("there is no command to run", hint=f"tow exec {job_id} -- COMMAND")
+    job = desk.engine.job(job_id)
+
+    async def stream() -> AsyncIterator[Frame]:
+        async for item in desk.machines.execute(job, wanted.process, wanted.argv):
+            if "ending" in item:
+                ending = item["ending"]
+                code = ending.get("code")
+                if code is None and ending.get("signal") is not None:
+                    code = 128 + ending["signal"]
+                end = {**view(job), "exit_code": code, "reason": ending.get("text") or ""}
+                yield {"end": end}, b""
+            else:
+                blob = item.pop("blob")
+                yield {**item, "group": 0, "process": 0, "label": ""}, blob
+
+    return frames(stream())
+
+
+@post("/v1/jobs/{job_id:int}/forward", status_code=200)
+async def forward(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    wanted = await body_as(request, ForwardAsk)
+    return answer({"local": await desk.forwards.add(job_id, wanted.port, wanted.local)})
+
+
+@get("/v1/forwards")
+async def forwards(request: Request[Any, Any, Any]) -> Response[bytes]:
+    return answer({"forwards": request.app.state.desk.forwards.list()})
+
+
+@delete("/v1/forwards/{local:int}", status_code=200)
+async def drop_forward(request: Request[Any, Any, Any], local: int) -> Response[bytes]:
+    await request.app.state.desk.forwards.remove(local)
+    return answer({})
+
+
+ROUTES = [list_files, walk, get_file, put_file, execute, forward, forwards, drop_forward]

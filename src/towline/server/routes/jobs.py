@@ -1,0 +1,161 @@
+"""Jobs: submit, look, follow, stop, retry."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.response import Stream
+
+from towline.engine.ask import JobAsk
+from towline.engine.desk import Desk, login_of
+from towline.engine.follow import Follower, Frame, read_once, stream_name
+from towline.errors import HostError, UsageError
+from towline.hosts.ssh import needs_person
+from towline.model.job import view
+from towline.server.wire import answer, body_as, frames, number
+
+_BOTH = ("out", "err")
+_A_DAY_S = 86400.0
+
+
+class Asks(msgspec.Struct):
+    jobs: list[JobAsk]
+    #: The whole environment of the submitter, once for all of them.
+    environ: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Ids(msgspec.Struct):
+    ids: list[int]
+
+
+@post("/v1/run", status_code=200)
+async def run(request: Request[Any, Any, Any]) -> Stream:
+    """Submit one job and follow it, in one stream."""
+    desk: Desk = request.app.state.desk
+    ask = await body_as(request, JobAsk)
+
+    async def stream() -> AsyncIterator[Frame]:
+        job = await _submit_with_login(desk, ask)
+        if isinstance(job, dict):
+            yield job, b""
+            return
+        async for frame in Follower(desk.engine, desk.machines, job, {}, _BOTH).frames():
+            yield frame
+
+    return frames(stream())
+
+
+async def _submit_with_login(desk: Desk, ask: JobAsk) -> int | dict[str, Any]:
+    """The job's number, or what a person must do first."""
+    try:
+        return (await desk.submit([ask]))[0].id
+    except HostError as error:
+        _, drivers = desk.join(ask.cwd, ask.cluster)
+        login = next((found for d in drivers if (found := login_of(d)) is not None), None)
+        if login is None or not needs_person(error):
+            raise
+        body = {"code": error.code, "text": error.text, "hint": error.hint, "login": login}
+        return {"error": body, "exit": error.exit_code}
+
+
+@post("/v1/jobs", status_code=200)
+async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    asks = await body_as(request, Asks)
+    if asks.environ:
+        for ask in asks.jobs:
+            ask.environ = ask.environ or asks.environ
+    return answer({"jobs": [view(job) for job in await desk.submit(asks.jobs)]})
+
+
+@post("/v1/plan", status_code=200)
+async def plan(request: Request[Any, Any, Any]) -> Response[bytes]:
+    return answer(await request.app.state.desk.plan(await body_as(request, JobAsk)))
+
+
+@get("/v1/jobs")
+async def list_jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    everything = request.query_params.get("all") == "1"
+    since = 0.0 if everything else desk.engine.clock() - _A_DAY_S
+    found = desk.engine.store.recent(
+        since,
+        number(request, "limit", 1_000_000 if everything else 30),
+        request.query_params.get("state") or "",
+        request.query_params.get("cluster") or "",
+    )
+    return answer({"jobs": [view(job) for job in found]})
+
+
+@get("/v1/jobs/{job_id:int}")
+async def show(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+    return answer(request.app.state.desk.detail(job_id))
+
+
+@get("/v1/jobs/{job_id:int}/why")
+async def why(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+    return answer(request.app.state.desk.why(job_id))
+
+
+@get("/v1/jobs/{job_id:int}/log")
+async def log(request: Request[Any, Any, Any], job_id: int) -> Stream:
+    desk: Desk = request.app.state.desk
+    desk.engine.job(job_id)
+    wanted = request.query_params.get("stream") or "all"
+    streams = _BOTH if wanted == "all" else (wanted,)
+    if not set(streams) <= set(_BOTH):
+        raise UsageError(f"there is no stream {wanted!r}", hint="out, err or all")
+    offsets = await _offsets(desk, request, job_id, streams)
+    if request.query_params.get("follow") == "1":
+        return frames(Follower(desk.engine, desk.machines, job_id, offsets, streams).frames())
+    return frames(read_once(desk.engine, desk.machines, job_id, offsets, streams))
+
+
+async def _offsets(
+    desk: Desk, request: Request[Any, Any, Any], job_id: int, streams: tuple[str, ...]
+) -> dict[str, int]:
+    """Where to go on: what the client has already, or so many bytes before the end."""
+    if text := request.query_params.get("from"):
+        try:
+            return msgspec.json.decode(text, type=dict[str, int])
+        except msgspec.DecodeError as error:
+            raise UsageError(f"`from` is wrong: {error}") from None
+    tail = number(request, "tail", 0)
+    job = desk.engine.job(job_id)
+    if tail <= 0 or job.attempt is None:
+        return {}
+    found = {}
+    for rank in range(len(job.attempt.placement)):
+        for stream in streams:
+            size = await desk.machines.log_size(job, rank, stream)
+            found[stream_name(job, rank, stream)] = max(0, size - tail)
+    return found
+
+
+@post("/v1/jobs/stop", status_code=200)
+async def stop(request: Request[Any, Any, Any]) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    ids = (await body_as(request, Ids)).ids
+    for job_id in ids:
+        desk.engine.job(job_id)
+    await desk.engine.stop(ids)
+    return answer({"jobs": [view(desk.engine.job(job_id)) for job_id in ids]})
+
+
+@post("/v1/jobs/retry", status_code=200)
+async def retry(request: Request[Any, Any, Any]) -> Response[bytes]:
+    desk: Desk = request.app.state.desk
+    ids = (await body_as(request, Ids)).ids
+    for job_id in ids:
+        job = desk.engine.job(job_id)
+        if not job.state.final:
+            raise UsageError(
+                f"job {job_id} is {job.state}", hint="only a job that has ended is retried"
+            )
+        desk.clusters.rejoin({job.spec.cluster})
+    await desk.engine.retry(ids)
+    return answer({"jobs": [view(desk.engine.job(job_id)) for job_id in ids]})
+
+
+ROUTES = [run, submit, plan, list_jobs, show, why, log, stop, retry]

@@ -1,0 +1,60 @@
+"""The shape of the store, as numbered steps. Never edit a step that was released: add one."""
+
+import sqlite3
+
+MIGRATIONS: tuple[str, ...] = (
+    # 1: the first store
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE jobs (
+        id INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        cluster TEXT NOT NULL,
+        title TEXT NOT NULL,
+        state TEXT NOT NULL,
+        submitted REAL NOT NULL,
+        started REAL,
+        ended REAL,
+        exit_code INTEGER,
+        reason TEXT NOT NULL DEFAULT '',
+        failures INTEGER NOT NULL DEFAULT 0,
+        stop_asked INTEGER NOT NULL DEFAULT 0,
+        spec BLOB NOT NULL,
+        attempt BLOB,
+        avoid TEXT NOT NULL DEFAULT '[]'
+    );
+    CREATE INDEX jobs_active ON jobs (state) WHERE ended IS NULL;
+    CREATE TABLE attempts (
+        job INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (job, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        job INTEGER NOT NULL,
+        text TEXT NOT NULL
+    );
+    CREATE INDEX events_of_job ON events (job);
+    CREATE TABLE environments (hash TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE clusters (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE machines (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE forwards (
+        local INTEGER PRIMARY KEY,
+        job INTEGER NOT NULL,
+        port INTEGER NOT NULL
+    );
+    """,
+)
+
+
+def schema_version(db: sqlite3.Connection) -> int:
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring an older store up to date, each step in a transaction of its own."""
+    for number in range(schema_version(db) + 1, len(MIGRATIONS) + 1):
+        db.executescript(f"BEGIN;{MIGRATIONS[number - 1]}PRAGMA user_version = {number};COMMIT;")

@@ -1,0 +1,62 @@
+"""An agent per test, and the certainty that nothing of it is left running."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.waiting import wait_until
+
+from .driver import Driver
+
+NewAgent = Callable[..., Driver]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def new_agent(root: Path) -> Iterator[NewAgent]:
+    """Starts agents on the same root, as reconnecting does."""
+    drivers: list[Driver] = []
+
+    def start(**options: str) -> Driver:
+        drivers.append(Driver(root, **options))
+        return drivers[-1]
+
+    try:
+        yield start
+        for driver in drivers:
+            driver.leave()
+        wait_until(lambda: not processes_of(root), on_timeout=lambda: processes_of(root))
+    finally:
+        for pid in processes_of(root):
+            os.kill(pid, signal.SIGKILL)
+        for driver in drivers:
+            driver.kill()
+
+
+@pytest.fixture
+def agent(new_agent: NewAgent) -> Driver:
+    return new_agent()
+
+
+def processes_of(root: Path) -> dict[int, bytes]:
+    """Agents, supervisors and jobs that belong to this root, with their command lines."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            command = Path("/proc", name, "cmdline").read_bytes()
+            environ = Path("/proc", name, "environ").read_bytes()
+        except OSError:
+            continue
+        ours = b"JOB_DIR=" + bytes(root)
+        if command and (bytes(root) in command or ours in environ):
+            found[int(name)] = command
+    return found

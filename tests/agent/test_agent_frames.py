@@ -1,0 +1,69 @@
+"""Bad input never ends the agent, unless the stream cannot be followed any more."""
+
+import json
+import os
+import random
+import struct
+
+import pytest
+
+from .driver import HEAD, AgentError, Driver
+
+
+def raw(text: bytes, blob: bytes = b"") -> bytes:
+    return HEAD.pack(len(text), len(blob)) + text + blob
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"5", b"null", b"\xff\xfe", b"[" * 100_000, b'{"id": 1, "op": NaN']
+)
+def test_a_header_that_is_no_object_is_refused(agent: Driver, text: bytes) -> None:
+    agent.send_raw(raw(text))
+    with pytest.raises(AgentError) as refused:
+        agent.reply(None)
+    assert refused.value.code == "bad_frame"
+    assert agent.run("a", "true")["code"] == 0
+
+
+def test_nonsense_requests_are_refused_one_by_one(agent: Driver) -> None:
+    nonsense = [None, 5, "x", [], {}, -1, 1e99, [None], {"a": []}, True]
+    operations = "start exec go stop void observe forget read cancel list stat get put walk"
+    operations += " missing blob snapshot have_snapshot watch dial nope"
+    names = "jobs keys key path offset limit stream ids hash id entries every_s port argv new_key"
+    chance = random.Random(1)
+    for operation in operations.split():
+        for _ in range(20):
+            fields = {name: chance.choice(nonsense) for name in names.split() if name != "id"}
+            number = agent.ask(operation, b"blob", **fields)
+            try:
+                agent.reply(number)
+            except AgentError:
+                pass
+    for header in ({"stream": []}, {"stream": {}}, {"stream": 5, "credit": "x"}, {"op": {}}):
+        agent.send(header)
+    assert agent.run("a", "true")["code"] == 0
+
+
+def test_a_frame_in_single_bytes_is_a_frame(agent: Driver) -> None:
+    for byte in raw(json.dumps({"id": 77, "op": "observe", "keys": []}).encode()):
+        os.write(agent.stdin.fileno(), bytes([byte]))
+    assert agent.reply(77)[0]["states"] == {}
+
+
+@pytest.mark.parametrize("head", [(1 << 31, 0), (2, (8 << 20) + 1)])
+def test_an_impossible_size_ends_the_connection_but_not_the_jobs(
+    agent: Driver, head: tuple[int, int]
+) -> None:
+    agent.start("a", "sleep", "300")
+    agent.wait_for(lambda: "a" in agent.started)
+    agent.send_raw(struct.pack(">II", *head))
+    header, _ = agent.wait_for(lambda: agent.pop(lambda h: h.get("event") == "error"))
+    assert header["code"] == "protocol"
+    agent.process.wait(20)
+    os.kill(agent.started["a"][0], 0)
+    os.kill(agent.started["a"][0], 15)
+
+
+def test_goodbye_ends_the_agent(agent: Driver) -> None:
+    agent.call("bye")
+    assert agent.process.wait(20) == 0

@@ -1,0 +1,249 @@
+"""The commands that look, stop, retry and explain: what they ask, what they print."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from cli.stub import Stub, answer, job, refusal, stream
+from testbed.tow import Tow
+
+
+def jobs(*views: dict[str, Any]) -> Any:
+    return answer({"jobs": list(views)})
+
+
+def test_status_in_a_pipe_is_plain_aligned_text(tow: Tow, stub: Stub) -> None:
+    now = time.time()
+    failed = job(13, "failed", exit_code=3, started=now - 200, ended=now - 190, title="雪 x")
+    waiting = job(14, "queued", machines=[], started=None, submitted=now - 90, reason="lab is full")
+    stub.on("GET /v1/jobs", jobs(failed, waiting))
+    lines = tow("status").stdout.splitlines()
+    assert lines[0].split() == ["JOB", "STATE", "TITLE", "CLUSTER", "MACHINES", "TIME", "REASON"]
+    assert lines[1].startswith("13   failed  雪 x  ")
+    assert lines[1].endswith("10.0 s · 3 min ago  exit code 3")
+    assert lines[2].split(maxsplit=4)[:4] == ["14", "queued", "train", "lab"]
+    assert lines[2].endswith("1 min ago           lab is full")
+
+
+def test_status_without_jobs_says_how_to_start_one(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs", jobs())
+    assert tow("status").stdout == "no jobs yet: tow run COMMAND starts one\n"
+    assert tow.json("status") == {"jobs": []}
+
+
+def test_status_passes_its_filters_on(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs", jobs())
+    tow("status", "-a", "-n", "5", "-c", "la b&c", "--state", "running")
+    query = stub.asked_of("GET /v1/jobs")[0].query
+    assert query == {"all": "1", "limit": "5", "cluster": "la b&c", "state": "running"}
+
+
+def test_status_of_named_jobs_asks_for_each(tow: Tow, stub: Stub) -> None:
+    for number in (12, 13, 14):
+        stub.on(f"GET /v1/jobs/{number}", answer(job(number)))
+    found = tow.json("status", "12", "13-14", "12")["jobs"]
+    assert [view["id"] for view in found] == [12, 13, 14]
+
+
+def test_control_characters_in_a_title_do_not_reach_the_terminal(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs", jobs(job(title="\x1b[31mred\nline")))
+    shown = tow("status").stdout
+    assert "\x1b" not in shown and len(shown.splitlines()) == 2
+
+
+def test_a_job_may_be_named_by_its_title_or_as_the_last_one(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs", jobs(job(7, title="baseline"), job(8, title="other")))
+    stub.on("GET /v1/jobs/7", answer(job(7)))
+    stub.on("GET /v1/jobs/8", answer(job(8)))
+    assert tow.json("show", "baseline")["id"] == 7
+    assert tow.json("show", "last")["id"] == 8
+
+
+def test_a_title_that_two_jobs_have_is_refused_with_their_numbers(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs", jobs(job(7), job(8)))
+    done = tow("show", "train")
+    assert done.returncode == 2
+    assert "2 jobs are titled 'train'" in done.stderr and "7, 8" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["nothing", "-5", "12x", "5-1"])
+def test_a_job_that_is_not_there_is_an_error_for_people(tow: Tow, stub: Stub, name: str) -> None:
+    stub.on("GET /v1/jobs", jobs())
+    done = tow("stop", "--", name)
+    assert done.returncode == 2
+    assert done.stderr.startswith("tow: ") and "Traceback" not in done.stderr
+
+
+def test_show_tells_everything_about_a_job(tow: Tow, stub: Stub) -> None:
+    process = {"group": 0, "process": 1, "machine": "gpu1", "gpus": [0, 2], "state": "running"}
+    history = [{"at": 1000.0, "text": "accepted"}, {"at": 1001.0, "text": "started on gpu1"}]
+    detail = job(command=["echo", "a b"], processes=[process], history=history)
+    stub.on("GET /v1/jobs/12", answer(detail))
+    shown = tow("show", "12").stdout
+    for text in ("job 12 · running", "echo 'a b'", "0.1", "0, 2", "started on gpu1", "/home/me"):
+        assert text in shown
+    assert tow.json("show", "12") == detail
+
+
+def test_stop_takes_numbers_ranges_and_all(tow: Tow, stub: Stub) -> None:
+    stub.on("POST /v1/jobs/stop", jobs(job(12, "stopping")))
+    stub.on("GET /v1/jobs", jobs(job(1, "done"), job(2), job(3, "queued")))
+    assert tow("stop", "12", "14-16", "12").stdout == "job 12 stopping\n"
+    assert tow.json("stop", "all")["jobs"][0]["id"] == 12
+    asked = [asked.json["ids"] for asked in stub.asked_of("POST /v1/jobs/stop")]
+    assert asked == [[12, 14, 15, 16], [2, 3]]
+
+
+def test_stopping_all_of_nothing_asks_nothing(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs", jobs(job(1, "done")))
+    assert tow("stop", "all").stdout == "no job is active\n"
+    assert stub.asked_of("POST /v1/jobs/stop") == []
+
+
+def test_why_shows_the_reason_and_each_machine(tow: Tow, stub: Stub) -> None:
+    told = {"text": "waits for a GPU", "machines": [{"machine": "gpu1", "reason": "is full"}]}
+    stub.on("GET /v1/jobs/12/why", answer(told))
+    assert tow("why", "12").stdout == "waits for a GPU\n\nMACHINE  REASON\ngpu1     is full\n"
+    assert tow.json("why", "12") == told
+
+
+def test_retry_can_follow(tow: Tow, stub: Stub) -> None:
+    stub.on("POST /v1/jobs/retry", jobs(job(12, "queued")))
+    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, {"end": job(state="done")}))
+    assert tow("retry", "12").stdout == "job 12 queued\n"
+    assert "job 12 done" in tow("retry", "-f", "12").stderr
+    assert tow("retry", "-f", "12", "13").returncode == 2
+
+
+GPU = {
+    "index": 0,
+    "model": "NVIDIA GeForce GTX 1070",
+    "mem_mb": 8192,
+    "free_mb": 6144,
+    "util": 0.35,
+}
+MACHINE = {
+    "name": "gpu1",
+    "clusters": ["lab"],
+    "state": "online",
+    "reason": "",
+    "cpus": 8,
+    "cpus_free": 6.5,
+    "mem_mb": 32768,
+    "mem_free_mb": 16384,
+    "gpus": [{**GPU, "used_by": "job 12"}, {**GPU, "index": 1, "used_by": ""}],
+    "jobs": [12],
+    "seen": 1000.0,
+}
+OFFLINE = {
+    "name": "gpu2",
+    "clusters": ["lab"],
+    "state": "offline",
+    "reason": "no answer",
+    "gpus": [],
+}
+
+
+def test_machines_show_what_is_free_and_who_uses_the_gpus(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/machines", answer({"machines": [MACHINE, OFFLINE]}))
+    lines = tow("machines", "-c", "lab").stdout.splitlines()
+    assert "6.5 of 8" in lines[1] and "16 GB of 32 GB" in lines[1]
+    assert "0 GTX 1070 ██░░░░░░ 6 GB of 8 GB free, 35 % busy, job 12" in lines[1]
+    assert lines[2].strip().startswith("1 GTX 1070")
+    assert "offline" in lines[3] and "no answer" in lines[3]
+    query = stub.asked_of("GET /v1/machines")[0].query
+    assert query == {"cwd": str(tow.folder), "cluster": "lab"}
+    assert tow.json("machines")["machines"] == [MACHINE, OFFLINE]
+
+
+def test_clusters_are_listed_added_and_removed(tow: Tow, stub: Stub) -> None:
+    lab = {"name": "lab", "kind": "machines", "default": True, "from": "x", "machines": ["gpu1"]}
+    stub.on("GET /v1/clusters", answer({"clusters": [lab]}))
+    step = {"step": {"machine": "gpu1", "text": "connected", "ok": True}}
+    frames = step, {"machines": [MACHINE]}, {"done": True}
+    stub.on("POST /v1/clusters", stream(*frames))
+    stub.on("DELETE /v1/clusters/l/b", answer({}))
+    assert "lab (default)  machines  gpu1" in tow("clusters").stdout
+    shown = tow("clusters", "add", "lab", "gpu1", "me@10.0.0.5:2222", "--setup", "x").stdout
+    assert shown.startswith("✓ gpu1: connected\n") and "added lab" in shown
+    asked = stub.asked_of("POST /v1/clusters")[0].json
+    assert asked == {"name": "lab", "machines": ["gpu1", "me@10.0.0.5:2222"], "setup": "x"}
+    lines = tow("clusters", "add", "lab", "gpu1", "--json").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == list(frames)
+    assert tow("clusters", "remove", "l/b").returncode == 0
+
+
+def test_a_machine_that_wants_a_password_is_told_when_its_cluster_is_added(
+    tow: Tow, stub: Stub
+) -> None:
+    login = {"machine": "gpu1", "target": "gpu1", "command": ["false"]}
+    step = {"machine": "gpu1", "text": "refused", "hint": "log in", "ok": False, "login": login}
+    stub.on("POST /v1/clusters", stream({"step": step}, {"machines": [OFFLINE]}, {"done": True}))
+    done = tow("clusters", "add", "lab", "gpu1")
+    assert done.returncode == 0
+    assert "✗ gpu1: refused\n    log in\n" in done.stdout
+    assert "type: tow login gpu1" in done.stderr
+
+
+def test_doctor_says_what_is_wrong_and_fails(tow: Tow, stub: Stub) -> None:
+    place = {"cluster": "lab", "machine": "gpu1"}
+    well = {**place, "name": "ssh", "ok": True, "text": "answers", "hint": ""}
+    wrong = {**place, "name": "python3", "ok": False, "text": "not found", "hint": "install it"}
+    frames = [{"step": well}, {"step": wrong}, {"done": True, "ok": False}]
+    stub.on("GET /v1/doctor", stream(*frames), stream(*frames), stream({"done": True, "ok": True}))
+    done = tow("doctor")
+    assert done.returncode == 1
+    assert done.stdout.startswith(
+        "lab · gpu1\n  ✓ ssh: answers\n  ✗ python3: not found\n      install it\n"
+    )
+    lines = tow("doctor", "--json").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == frames
+    assert tow("doctor").returncode == 0
+
+
+def test_login_needs_a_terminal(tow: Tow, stub: Stub) -> None:
+    login = {"target": "gpu1", "command": ["false"]}
+    stub.on("GET /v1/machines/login", answer({"logins": [login]}), answer({"logins": []}))
+    assert "only be typed on a terminal" in tow("login", "lab").stderr
+    assert tow("login", "lab").stdout == "lab needs no login\n"
+
+
+def test_exec_gives_the_commands_own_output_and_exit_code(tow: Tow, stub: Stub) -> None:
+    header = {"stream": "out", "group": 0, "process": 0, "label": "0.0", "offset": 0}
+    end = {"end": job(exit_code=7)}
+    stub.on("POST /v1/jobs/12/exec", stream((header, b"GPU 0\n"), end))
+    done = tow("exec", "12", "--process", "3", "--", "nvidia-smi", "--json", "-p")
+    assert (done.returncode, done.stdout) == (7, "GPU 0\n")
+    asked = stub.asked_of("POST /v1/jobs/12/exec")[0].json
+    assert asked == {"argv": ["nvidia-smi", "--json", "-p"], "process": 3}
+    assert tow("exec", "12").returncode == 2
+
+
+def test_forward_stays_until_interrupted_and_then_closes(tow: Tow, stub: Stub) -> None:
+    import signal
+
+    stub.on("POST /v1/jobs/12/forward", answer({"local": 6006}))
+    stub.on("DELETE /v1/forwards/6006", answer({}))
+    running = tow.popen("forward", "12", "6006")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "http://localhost:6006 -> job 12 port 6006\n"
+    running.send_signal(signal.SIGINT)
+    assert running.wait(20) == 0
+    assert len(stub.asked_of("DELETE /v1/forwards/6006")) == 1
+
+
+def test_a_detached_forward_is_listed_and_stopped(tow: Tow, stub: Stub) -> None:
+    stub.on("POST /v1/jobs/12/forward", answer({"local": 9999}))
+    stub.on("GET /v1/forwards", answer({"forwards": [{"job": 12, "port": 8888, "local": 9999}]}))
+    stub.on("DELETE /v1/forwards/9999", answer({}))
+    assert tow("forward", "-d", "12", "8888", "--local", "9999").returncode == 0
+    assert stub.asked_of("POST /v1/jobs/12/forward")[0].json == {"port": 8888, "local": 9999}
+    assert tow("forward", "--list").stdout.splitlines()[1].split() == ["9999", "12", "8888"]
+    assert tow("forward", "--stop", "9999").returncode == 0
+
+
+def test_a_refusal_without_a_hint_is_one_line(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12", refusal("there is no job 12", code="not_found"))
+    assert tow("show", "12").stderr == "tow: there is no job 12\n"

@@ -1,0 +1,158 @@
+"""Files of a job: listed, printed, brought here and sent there, safely."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.stub import Answer, Stub, answer, refusal
+from testbed.tow import Tow
+from towline.cli.pulling import local_place
+from towline.errors import HostError
+
+
+def entry(name: str, size: int = 4, mode: int = 0o644, kind: str = "file") -> dict[str, object]:
+    return {"name": name, "size": size, "mode": mode, "kind": kind, "mtime": 1000.0}
+
+
+def walk(*entries: dict[str, object]) -> Answer:
+    return answer({"files": list(entries)})
+
+
+def test_ls_marks_folders_and_shows_sizes_when_asked(tow: Tow, stub: Stub) -> None:
+    listed = {"entries": [entry("a.txt", 2048), entry("out", kind="dir")], "more": True}
+    stub.on("GET /v1/jobs/12/files", answer(listed))
+    done = tow("ls", "12", "some folder")
+    assert done.stdout == "a.txt\nout/\n"
+    assert "more files" in done.stderr
+    assert stub.asked_of("GET /v1/jobs/12/files")[0].query == {"path": "some folder"}
+    assert "rw-r--r--  2.0 KB" in tow("ls", "-l", "12").stdout
+    assert tow.json("ls", "12") == listed
+
+
+def test_cat_prints_the_bytes(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12/file", Answer(pieces=[b"one line\n", b"two lines\n"]))
+    assert tow("cat", "12", "a b/雪&?.txt").stdout == "one line\ntwo lines\n"
+    assert stub.asked_of("GET /v1/jobs/12/file")[0].query == {"path": "a b/雪&?.txt"}
+
+
+def test_pull_brings_a_folder_with_its_modes(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12/walk", walk(entry("a.txt"), entry("sub/b.sh", mode=0o4755)))
+    stub.on("GET /v1/jobs/12/file", Answer(pieces=[b"text"]))
+    done = tow("pull", "12", "out")
+    assert (done.returncode, done.stdout) == (0, "2 files, 8 B\n")
+    assert (tow.folder / "out/a.txt").read_text() == "text"
+    assert (tow.folder / "out/sub/b.sh").stat().st_mode & 0o7777 == 0o755
+    asked = [asked.query["path"] for asked in stub.asked_of("GET /v1/jobs/12/file")]
+    assert asked == ["out/a.txt", "out/sub/b.sh"]
+    assert sorted(path.name for path in tow.folder.rglob("*")) == ["a.txt", "b.sh", "out", "sub"]
+
+
+def test_pull_brings_a_single_file_under_its_name_or_another(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12/walk", refusal("not a folder", code="not_found"))
+    stub.on("GET /v1/jobs/12/files", answer({"entries": [entry("r.csv", mode=0o600)]}))
+    stub.on("GET /v1/jobs/12/file", Answer(pieces=[b"text"]))
+    (tow.folder / "here").mkdir()
+    for local in ([], ["other.csv"], ["here"]):
+        assert tow("pull", "12", "out/r.csv", *local).returncode == 0
+    for place in ("r.csv", "other.csv", "here/r.csv"):
+        assert (tow.folder / place).read_text() == "text"
+    assert stub.asked_of("GET /v1/jobs/12/file")[0].query["path"] == "out/r.csv"
+
+
+def test_pull_never_overwrites_a_different_file_unless_forced(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12/walk", walk(entry("longer"), entry("same"), entry("equal-size")))
+    stub.on("GET /v1/jobs/12/file", Answer(pieces=[b"text"]))
+    here = tow.folder / "out"
+    here.mkdir()
+    (here / "longer").write_text("something else")
+    (here / "same").write_text("text")
+    (here / "equal-size").write_text("MINE")
+    done = tow("pull", "12", "out", ".")
+    assert done.returncode == 2
+    assert "out/longer" in done.stderr and "out/equal-size" in done.stderr
+    assert "out/same" not in done.stderr
+    assert (here / "equal-size").read_text() == "MINE"
+    assert tow("pull", "--force", "12", "out").returncode == 0
+    assert {path.name: path.read_text() for path in here.iterdir()} == {
+        "longer": "text",
+        "same": "text",
+        "equal-size": "text",
+    }
+
+
+@pytest.mark.parametrize("name", ["../up", "a/../../up", "/etc/passwd", "a//b", "./a", "a\0b"])
+def test_a_name_from_the_other_side_cannot_lead_out_of_the_folder(name: str) -> None:
+    with pytest.raises(HostError):
+        local_place("out", name)
+
+
+def test_one_bad_name_means_that_nothing_is_brought(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12/walk", walk(entry("good"), entry("../bad")))
+    done = tow("pull", "12", "out")
+    assert done.returncode == 1
+    assert "cannot be used here" in done.stderr
+    assert list(tow.folder.iterdir()) == []
+
+
+def test_pull_does_not_write_through_a_link_that_is_here(
+    tow: Tow, stub: Stub, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tow.folder / "out").mkdir()
+    (tow.folder / "out/sub").symlink_to(outside)
+    stub.on("GET /v1/jobs/12/walk", walk(entry("sub/a.txt")))
+    assert tow("pull", "12", "out", ".").returncode == 2
+    assert list(outside.iterdir()) == []
+
+
+def test_a_download_that_breaks_off_leaves_nothing_behind(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12/walk", walk(entry("a.txt")))
+    stub.on("GET /v1/jobs/12/file", Answer(pieces=[b"te"], broken=True))
+    done = tow("pull", "12", "out")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert [path for path in tow.folder.rglob("*") if path.is_file()] == []
+
+
+def test_links_of_the_job_are_left_out_and_told(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12/walk", walk(entry("a.txt"), entry("link", kind="link")))
+    stub.on("GET /v1/jobs/12/file", Answer(pieces=[b"text"]))
+    done = tow("pull", "12", ".")
+    assert "links and special files are left out: 1" in done.stderr
+    assert (tow.folder / "job-12/a.txt").exists()
+
+
+def test_push_sends_a_file_with_its_mode(tow: Tow, stub: Stub) -> None:
+    stub.on("PUT /v1/jobs/12/file", answer({}))
+    script = tow.folder / "run it.sh"
+    script.write_bytes(b"\x00binary" * 100_000)
+    script.chmod(0o750)
+    assert tow("push", "12", "run it.sh").returncode == 0
+    assert tow("push", "12", "run it.sh", "bin/").returncode == 0
+    first, second = stub.asked_of("PUT /v1/jobs/12/file")
+    assert first.query == {"path": "run it.sh", "mode": "0750"}
+    assert first.body == script.read_bytes()
+    assert second.query["path"] == "bin/run it.sh"
+
+
+def test_push_sends_a_folder_and_leaves_special_files_out(tow: Tow, stub: Stub) -> None:
+    import os
+
+    stub.on("PUT /v1/jobs/12/file", answer({}))
+    (tow.folder / "data/deep").mkdir(parents=True)
+    (tow.folder / "data/a").write_text("a")
+    (tow.folder / "data/deep/b").write_text("b")
+    os.mkfifo(tow.folder / "data/pipe")
+    done = tow("push", "--json", "12", "data/", "inputs")
+    assert done.returncode == 0
+    assert "data/pipe is not a plain file: left out" in done.stderr
+    asked = {asked.query["path"]: asked.body for asked in stub.asked_of("PUT /v1/jobs/12/file")}
+    assert asked == {"inputs/a": b"a", "inputs/deep/b": b"b"}
+
+
+def test_push_of_what_is_not_here_or_not_wanted_is_told(tow: Tow, stub: Stub) -> None:
+    stub.on("PUT /v1/jobs/12/file", refusal("that is outside the job's folder"))
+    (tow.folder / "a").write_text("a")
+    assert tow("push", "12", "missing").returncode == 2
+    done = tow("push", "12", "a", "../../a")
+    assert (done.returncode, done.stderr) == (2, "tow: that is outside the job's folder\n")

@@ -1,0 +1,71 @@
+"""Fixtures for every test: real hosts, the real `tow` in a home of its own, a nasty folder."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.hosts import Hosts
+from testbed.leftovers import stop_all
+from testbed.slot import TestbedError
+from testbed.tow import Tow
+
+
+@pytest.fixture(scope="session")
+def hosts() -> Iterator[Hosts]:
+    """Four ssh hosts h1 to h4, and in1 behind h1; as new for every test."""
+    hosts = Hosts()
+    try:
+        hosts.up()
+    except TestbedError as error:
+        pytest.fail(str(error), pytrace=False)
+    yield hosts
+    hosts.down()
+
+
+@pytest.fixture(autouse=True)
+def _hosts_as_new_afterwards(request: pytest.FixtureRequest) -> Iterator[None]:
+    # Made before the other fixtures of a test, so it ends after the Engine that uses the hosts.
+    hosts = request.getfixturevalue("hosts") if "hosts" in request.fixturenames else None
+    yield
+    if hosts:
+        hosts.restore()
+        if "tow_home" in request.fixturenames:
+            hosts.wipe()
+
+
+@pytest.fixture
+def tow_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty TOWLINE_HOME; everything that ran in it is ended afterwards."""
+    # Not below tmp_path: the path of a unix socket has room for some 100 characters.
+    home = Path(tempfile.mkdtemp(prefix="tow-", dir="/tmp"))
+    monkeypatch.setenv("TOWLINE_HOME", str(home))
+    try:
+        yield home
+    finally:
+        stop_all(home)
+        shutil.rmtree(home)
+
+
+@pytest.fixture
+def tow(request: pytest.FixtureRequest, tow_home: Path, tmp_path: Path) -> Iterator[Tow]:
+    """The real `tow`; it knows the ssh hosts when the test asks for `hosts`, and none otherwise."""
+    with_hosts = "hosts" in request.fixturenames
+    ssh_config = request.getfixturevalue("hosts").ssh_config if with_hosts else Path("/dev/null")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    tow = Tow(tow_home, ssh_config, folder)
+    try:
+        yield tow
+    finally:
+        tow.close()
+
+
+@pytest.fixture
+def weird_path(tmp_path: Path) -> Path:
+    """An empty folder whose name breaks whatever quotes it wrongly."""
+    path = tmp_path / 'it\'s "odd" $HOME `id`; *\n ünï 雪 -x'
+    path.mkdir()
+    return path

@@ -1,0 +1,95 @@
+"""How one job goes on: ends, retries, stops, gangs."""
+
+import pytest
+
+from towline.core import jobs
+from towline.model.job import Ending, Job, JobSpec, State
+from towline.model.machine import Slot
+
+NOW = 1000.0
+OK = Ending(code=0, started=1.0, ended=2.0)
+
+
+def a_running_job(processes: int = 1, retries: int = 0) -> Job:
+    spec = JobSpec(argv=("true",), cluster="lab", owner="me", retries=retries)
+    placement = tuple(Slot(f"gpu{rank + 1}") for rank in range(processes))
+    return jobs.running(jobs.placed(jobs.accepted(1, spec, NOW), placement), NOW)
+
+
+def after(job: Job, *endings: Ending) -> Job:
+    for rank, ending in enumerate(endings):
+        job = jobs.with_ending(job, rank, ending)
+    return jobs.concluded(job, NOW + 5)
+
+
+def test_a_job_whose_processes_all_end_well_is_done() -> None:
+    job = after(a_running_job(2), OK, OK)
+    assert (job.state, job.exit_code, job.reason) == (State.DONE, 0, "")
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "reason"),
+    [
+        (Ending(code=3, ended=2.0), 3, "exit code 3"),
+        (Ending(signal=9, ended=2.0), 137, "killed by signal 9 (SIGKILL)"),
+        (Ending(signal=15, cause="timeout", started=1.0, ended=3.0), 143, "time limit"),
+        (Ending(signal=9, cause="oom", ended=2.0), 137, "out of memory"),
+        (Ending(code=127, cause="not_found", text="command not found: x"), 127, "not found: x"),
+        (Ending(code=4, cause="setup", ended=2.0), 4, "set-up failed with exit code 4"),
+        (Ending(signal=200, ended=2.0), 328, "unknown"),
+        (Ending(cause="no_space"), None, "no_space"),
+    ],
+)
+def test_a_failed_job_says_why(ending: Ending, code: int | None, reason: str) -> None:
+    job = after(a_running_job(), ending)
+    assert (job.state, job.exit_code) == (State.FAILED, code)
+    assert reason in job.reason
+
+
+def test_the_process_that_failed_first_is_to_blame_not_those_stopped_because_of_it() -> None:
+    stopped = Ending(signal=15, cause="stopped", started=1.0, ended=1.5)
+    job = after(a_running_job(3), stopped, Ending(code=7, ended=2.0), stopped)
+    assert (job.exit_code, job.reason) == (7, "process 1 on gpu2: exit code 7")
+
+
+def test_a_lost_process_makes_a_lost_job() -> None:
+    job = after(a_running_job(), Ending(cause="lost", text="the machine restarted", ended=2.0))
+    assert (job.state, job.reason) == (State.LOST, "the machine restarted")
+
+
+def test_a_retry_avoids_the_machine_it_failed_on_and_counts() -> None:
+    job = after(a_running_job(retries=1), Ending(code=3, ended=2.0))
+    assert (job.state, job.failures, job.avoid) == (State.QUEUED, 1, ("gpu1",))
+    assert "trying again" in job.reason
+    again = jobs.running(jobs.placed(job, (Slot("gpu2"),)), NOW)
+    assert again.attempt is not None and again.attempt.number == 2
+    assert after(again, Ending(code=3, ended=2.0)).state is State.FAILED
+
+
+def test_a_start_that_never_happened_is_no_failure() -> None:
+    job = after(a_running_job(retries=0), Ending(cause="void"))
+    assert (job.state, job.failures, job.avoid) == (State.QUEUED, 0, ())
+
+
+def test_a_waiting_job_stops_at_once() -> None:
+    spec = JobSpec(argv=("true",), cluster="lab", owner="me")
+    job = jobs.stop_asked(jobs.accepted(1, spec, NOW), NOW)
+    assert (job.state, job.ended) == (State.STOPPED, NOW)
+
+
+def test_a_running_job_stops_when_its_processes_did() -> None:
+    job = jobs.stop_asked(a_running_job(retries=5), NOW)
+    assert job.state is State.STOPPING
+    job = after(job, Ending(signal=15, cause="stopped", ended=2.0))
+    assert (job.state, job.reason) == (State.STOPPED, "stopped")
+
+
+def test_a_job_that_ends_well_before_the_signal_reaches_it_is_done() -> None:
+    assert after(jobs.stop_asked(a_running_job(), NOW), OK).state is State.DONE
+
+
+def test_retrying_by_hand_forgets_the_old_end_but_counts_attempts_on() -> None:
+    failed = after(a_running_job(), Ending(code=3, ended=2.0))
+    job = jobs.placed(jobs.retried(failed), (Slot("gpu1"),))
+    assert (job.ended, job.exit_code, job.reason) == (None, None, "")
+    assert job.attempt is not None and job.attempt.number == 2
