@@ -67,16 +67,9 @@ def test_xdg_variables_are_followed_and_relative_ones_ignored(
     assert paths.state == "/home/someone/.local/state/towline"
 
 
-def test_socket_is_in_the_runtime_folder_only_if_it_is_private(
-    monkeypatch: pytest.MonkeyPatch, short_root: Path
-) -> None:
-    runtime = short_root / "run"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    assert home_paths().socket == f"{runtime}/towline/engine.sock"
-    runtime.chmod(0o777)
-    assert home_paths().socket == "/home/someone/.local/state/towline/engine.sock"
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_root / "missing"))
+def test_socket_does_not_move_with_the_login_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime folder goes at the last logout; the Engine and its jobs do not."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
     assert home_paths().socket == "/home/someone/.local/state/towline/engine.sock"
 
 

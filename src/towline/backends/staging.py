@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from towline.agent.link import Answer, Link
 from towline.snapshot.blobs import BlobStore
-from towline.snapshot.keep import load_entries
+from towline.snapshot.take import load_snapshot
 
 _CHUNK = 1024 * 1024
 #: Chunks on the wire before the oldest must be acknowledged: keeps the pipe full, memory bounded.
@@ -19,7 +19,7 @@ async def stage(link: Link, blobs: BlobStore, snapshot_id: str) -> None:
     answer, _ = await link.ask("have_snapshot", snapshot=snapshot_id)
     if answer["have"]:
         return
-    entries = load_entries(blobs, snapshot_id)
+    entries = load_snapshot(blobs, snapshot_id)
     hashes = list(dict.fromkeys(entry[2] for entry in entries if entry[1] in ("f", "x")))
     missing, _ = await link.ask("missing", hashes=hashes)
     waiting: deque[asyncio.Future[Answer]] = deque()

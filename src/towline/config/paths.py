@@ -54,7 +54,7 @@ def home_paths() -> Paths:
         return Paths(home, os.path.join(home, "config.toml"), os.path.join(home, "engine.sock"))
     state = os.path.join(_xdg("XDG_STATE_HOME", ".local/state"), "towline")
     config = os.path.join(_xdg("XDG_CONFIG_HOME", ".config"), "towline", "config.toml")
-    return Paths(state, config, os.path.join(_runtime_folder() or state, "engine.sock"))
+    return Paths(state, config, os.path.join(state, "engine.sock"))
 
 
 def make_folders(paths: Paths) -> None:
@@ -98,18 +98,6 @@ def _xdg(variable: str, default: str) -> str:
     value = os.environ.get(variable, "")
     # The XDG specification: a relative path is invalid and to be ignored.
     return value if value.startswith("/") else os.path.join(os.path.expanduser("~"), default)
-
-
-def _runtime_folder() -> str:
-    folder = os.environ.get("XDG_RUNTIME_DIR", "")
-    if not folder.startswith("/"):
-        return ""
-    try:
-        found = os.stat(folder)
-    except OSError:
-        return ""
-    private = found.st_uid == os.geteuid() and not found.st_mode & 0o022
-    return os.path.join(folder, "towline") if private and stat.S_ISDIR(found.st_mode) else ""
 
 
 def _short_folder() -> str:

@@ -30,7 +30,7 @@ from towline.model.events import (
     StopAttempt,
     Submitted,
 )
-from towline.model.job import Job, State
+from towline.model.job import Attempt, Job, State
 from towline.model.request import Request
 
 
@@ -43,6 +43,8 @@ class Step(Struct):
     #: (job, sentence) for the history that `tow show` prints.
     told: list[tuple[int, str]] = field(default_factory=list)
     orders: list[Order] = field(default_factory=list)
+    #: Attempts that will be followed by another.
+    past: list[tuple[int, Attempt]] = field(default_factory=list)
 
 
 class Core:
@@ -103,6 +105,7 @@ class Core:
             if ended.id in self.jobs:
                 continue
             self._requests[ended.id] = request
+            self._remember_attempt(ended, step)
             self._enqueue(jobs.retried(ended), step)
             step.told.append((ended.id, "retry was asked for"))
 
@@ -159,6 +162,7 @@ class Core:
                 (job.id, f"{job.state}: {job.reason}" if job.reason else str(job.state))
             )
         else:
+            self._remember_attempt(job, step)
             self._enqueue(job, step)
             step.told.append((job.id, job.reason or "its start was void; waiting again"))
 
@@ -168,6 +172,10 @@ class Core:
             self._keep(job, step)
             step.orders.append(StartAttempt(job))
             step.told.append((job.id, f"starting on {machines_of(job)}"))
+
+    def _remember_attempt(self, job: Job, step: Step) -> None:
+        if job.attempt is not None:
+            step.past.append((job.id, job.attempt))
 
     def _enqueue(self, job: Job, step: Step) -> None:
         self._keep(job, step)

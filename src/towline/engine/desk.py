@@ -20,7 +20,6 @@ from towline.errors import HostError, Impossible, NotFound
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, JobSpec, State, key_of, view
 from towline.model.machine import Machine
-from towline.snapshot.keep import keep_entries
 from towline.snapshot.take import HashCache, Snapshot, take_snapshot
 
 #: How long a submission waits for machines that were never met before.
@@ -86,8 +85,14 @@ class Desk:
 
     # --- jobs --------------------------------------------------------------------------------
 
-    async def submit(self, asks: Iterable[JobAsk]) -> list[Job]:
-        """Check everything, freeze the folder, write the jobs down."""
+    async def submit(self, asks: Iterable[JobAsk], key: str = "") -> list[Job]:
+        """Check everything, freeze the folder, write the jobs down.
+
+        A `key` makes it safe to ask again after a lost answer: the same key is the same jobs.
+        """
+        known = self.engine.store.submission(key) if key else []
+        if known:
+            return [self.engine.job(job_id) for job_id in known]
         specs = []
         snapshots: dict[str, Snapshot] = {}
         environments: dict[int, str] = {}
@@ -97,7 +102,7 @@ class Desk:
             if ask.cwd not in snapshots:
                 snapshots[ask.cwd] = await self._snapshot(ask.cwd, config)
             specs.append(self._complete(spec, ask, snapshots[ask.cwd], environments))
-        ids = await self.engine.submit(specs)
+        ids = await self.engine.submit(specs, key)
         return [self.engine.job(job_id) for job_id in ids]
 
     async def _checked(self, ask: JobAsk, config: Config) -> JobSpec:
@@ -126,14 +131,9 @@ class Desk:
 
     async def _snapshot(self, cwd: str, config: Config) -> Snapshot:
         loop = asyncio.get_running_loop()
-        blobs = self.machines.blobs
-
-        def take() -> Snapshot:
-            snapshot = take_snapshot(cwd, config.snapshot, self._hashes, blobs)
-            keep_entries(blobs, snapshot)
-            return snapshot
-
-        return await loop.run_in_executor(None, take)
+        return await loop.run_in_executor(
+            None, take_snapshot, cwd, config.snapshot, self._hashes, self.machines.blobs
+        )
 
     def _complete(
         self, spec: JobSpec, ask: JobAsk, snapshot: Snapshot, environments: dict[int, str]

@@ -30,7 +30,7 @@ from towline.model.events import (
 from towline.model.grammar import parse_request
 from towline.model.job import Job, JobSpec, State
 from towline.model.request import Request
-from towline.store.store import Store
+from towline.store.store import Store, Submission
 
 
 @functools.lru_cache(4096)
@@ -47,6 +47,7 @@ class Engine:
         self.clock = clock
         self.backend: Backend | None = None
         self._facts: list[Fact] = []
+        self._submissions: list[Submission] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
@@ -81,8 +82,9 @@ class Engine:
             self._wake.clear()
             facts, self._facts = self._facts, []
             waiting, self._waiting = self._waiting, []
+            submissions, self._submissions = self._submissions, []
             try:
-                await self._turn(facts)
+                await self._turn(facts, submissions)
             except BaseException as error:
                 for done in waiting:
                     if not done.done():
@@ -92,12 +94,12 @@ class Engine:
                 if not done.done():
                     done.set_result(None)
 
-    async def _turn(self, facts: list[Fact]) -> None:
+    async def _turn(self, facts: list[Fact], submissions: list[Submission]) -> None:
         now = self.clock()
         step = self.core.handle(facts, now)
         if step.changed or step.told:
             self.last_active = now
-            await self._write(step, now)
+            await self._write(step, now, submissions)
         if any(type(fact) is not MachineSeen for fact in facts):
             self.last_active = now
         for order in step.orders:
@@ -106,11 +108,11 @@ class Engine:
             for watcher in self._watchers.get(job_id, ()):
                 watcher.set()
 
-    async def _write(self, step: Step, now: float) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(
-            self._writer, self.store.commit, step.changed, step.fresh, step.told, now
+    async def _write(self, step: Step, now: float, submissions: list[Submission]) -> None:
+        write = functools.partial(
+            self.store.commit, step.changed, step.fresh, step.told, now, step.past, submissions
         )
+        await asyncio.get_running_loop().run_in_executor(self._writer, write)
 
     def _perform(self, order: Order) -> None:
         assert self.backend is not None
@@ -129,10 +131,12 @@ class Engine:
 
     # --- what people ask ---------------------------------------------------------------------
 
-    async def submit(self, specs: Iterable[JobSpec]) -> list[int]:
-        """Accept jobs; when this returns they are on disk."""
+    async def submit(self, specs: Iterable[JobSpec], key: str = "") -> list[int]:
+        """Accept jobs; when this returns they are on disk, and so is the key they came under."""
         specs = list(specs)
         ids = list(self.store.new_ids(len(specs)))
+        if key and ids:
+            self._submissions.append((key, ids[0], len(ids)))
         for job_id, spec in zip(ids, specs, strict=True):
             self._facts.append(Submitted(job_id, spec, request_of(spec.request)))
         await self.tell(StopAsked(()))

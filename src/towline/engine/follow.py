@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from towline.backends.base import Backend
 from towline.engine.engine import Engine, request_of
 from towline.errors import AgentError, HostError, TowlineError
@@ -41,31 +43,52 @@ class Follower:
         job_id: int,
         offsets: Mapping[str, int],
         streams: tuple[str, ...],
+        first_attempt: int = 0,
     ) -> None:
         self.engine = engine
         self.backend = backend
         self.job_id = job_id
         self.offsets = dict(offsets)
         self.streams = streams
+        #: The attempt to read next; 0 is the present one.
+        self.next_attempt = first_attempt
         self.queue: asyncio.Queue[Frame | None] = asyncio.Queue(16)
 
     async def frames(self) -> AsyncIterator[Frame]:
         """From now to the job's end."""
-        job = self.engine.job(self.job_id)
-        yield {"job": view(job)}, b""
+        yield {"job": view(self.engine.job(self.job_id))}, b""
         while True:
             async for frame in self._until_started():
                 yield frame
-            job = self.engine.job(self.job_id)
+            job = self._with_next_attempt()
             if job.attempt is not None:
+                yield {"job": view(job)}, b""
                 async for frame in self._attempt(job):
                     yield frame
             job = await self._settled(job)
-            if job.state.final:
+            if job.state.final and not self._unread(job):
                 yield {"end": view(job)}, b""
                 return
             self.offsets = {}
             yield {"note": job.reason or "starting again"}, b""
+
+    def _with_next_attempt(self) -> Job:
+        """The job as it was in the attempt to read next: a short one may be over by now."""
+        job = self.engine.job(self.job_id)
+        if job.attempt is not None:
+            attempt = job.attempt
+            if self._missed(job):
+                attempt = self.engine.store.attempt(job.id, self.next_attempt) or attempt
+            job = replace(job, attempt=attempt)
+            self.next_attempt = attempt.number + 1
+        return job
+
+    def _missed(self, job: Job) -> bool:
+        """True when the attempt to read next is over and another one follows it."""
+        return job.attempt is not None and 0 < self.next_attempt < job.attempt.number
+
+    def _unread(self, job: Job) -> bool:
+        return job.attempt is not None and self.next_attempt <= job.attempt.number
 
     async def _until_started(self) -> AsyncIterator[Frame]:
         """Wait for the first process; meanwhile say what holds the job up, once per reason."""
@@ -73,7 +96,9 @@ class Follower:
         while True:
             try:
                 async with asyncio.timeout(_PATIENCE_S):
-                    await self.engine.job_where(self.job_id, _has_begun)
+                    await self.engine.job_where(
+                        self.job_id, lambda job: _has_begun(job) or self._missed(job)
+                    )
                     return
             except TimeoutError:
                 pass
@@ -91,8 +116,6 @@ class Follower:
             for rank in range(len(job.attempt.placement))
             for stream in self.streams
         ]
-        if job.state is State.RUNNING:
-            yield {"job": view(job)}, b""
         left = len(readers)
         try:
             while left:

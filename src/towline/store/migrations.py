@@ -37,6 +37,11 @@ MIGRATIONS: tuple[str, ...] = (
         text TEXT NOT NULL
     );
     CREATE INDEX events_of_job ON events (job);
+    CREATE TABLE submissions (
+        key TEXT PRIMARY KEY,
+        first INTEGER NOT NULL,
+        count INTEGER NOT NULL
+    ) WITHOUT ROWID;
     CREATE TABLE environments (hash TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE clusters (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE machines (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;

@@ -37,6 +37,10 @@ _UPDATE = (
 )
 
 
+#: What the submitter called it, and the first and the number of its jobs.
+Submission = tuple[str, int, int]
+
+
 class Store:
     """One file. Writes come from one thread at a time; reads use a connection of their own."""
 
@@ -73,21 +77,24 @@ class Store:
         fresh: Collection[int],
         told: Iterable[tuple[int, str]],
         now: float,
+        past: Iterable[tuple[int, Attempt]] = (),
+        submissions: Iterable[Submission] = (),
     ) -> None:
-        """One step of the Engine, all or nothing; `fresh` are the jobs that have no row yet."""
+        """One step of the Engine, all or nothing.
+
+        `fresh` are the jobs that have no row yet, `past` are attempts that others follow.
+        """
         inserts = [_insert_row(job) for job in changed.values() if job.id in fresh]
         updates = [_update_row(job) for job in changed.values() if job.id not in fresh]
-        past = [
-            (job.id, job.attempt.number, _encode(job.attempt))
-            for job in changed.values()
-            if job.attempt is not None and job.attempt.number > 1
-        ]
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(_INSERT, inserts)
             self._db.executemany(_UPDATE, updates)
-            if past:
-                self._db.executemany("INSERT OR REPLACE INTO attempts VALUES (?,?,?)", past)
+            self._db.executemany(
+                "INSERT OR REPLACE INTO attempts VALUES (?,?,?)",
+                [(job, attempt.number, _encode(attempt)) for job, attempt in past],
+            )
+            self._db.executemany("INSERT INTO submissions VALUES (?,?,?)", submissions)
             self._db.executemany(
                 "INSERT INTO events (at, job, text) VALUES (?,?,?)",
                 [(now, job, text) for job, text in told],
@@ -135,6 +142,20 @@ class Store:
     def job(self, job_id: int) -> Job | None:
         rows = self._jobs("WHERE id=?", (job_id,))
         return rows[0] if rows else None
+
+    def attempt(self, job_id: int, number: int) -> Attempt | None:
+        """An attempt that another one followed."""
+        row = self._reader.execute(
+            "SELECT body FROM attempts WHERE job=? AND number=?", (job_id, number)
+        ).fetchone()
+        return _decode_attempt(row[0]) if row else None
+
+    def submission(self, key: str) -> range:
+        """The jobs that were accepted under a key; none if it never arrived."""
+        row = self._reader.execute(
+            "SELECT first, first + count FROM submissions WHERE key=?", (key,)
+        ).fetchone()
+        return range(*row) if row else range(0)
 
     def unfinished(self) -> list[Job]:
         return self._jobs("WHERE ended IS NULL ORDER BY id", ())

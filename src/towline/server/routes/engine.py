@@ -27,6 +27,8 @@ async def engine_status(request: Request[Any, Any, Any]) -> Response[bytes]:
             "jobs_waiting": scheduler.waiting_count,
             "machines": {name: driver.state for name, driver in desk.machines.drivers.items()},
             "home": desk.paths.home,
+            # A submission under a key may be repeated: it is accepted once.
+            "keys": True,
         }
     )
 

@@ -36,20 +36,25 @@ async def run(request: Request[Any, Any, Any]) -> Stream:
     ask = await body_as(request, JobAsk)
 
     async def stream() -> AsyncIterator[Frame]:
-        job = await _submit_with_login(desk, ask)
+        job = await _submit_with_login(desk, ask, _key(request))
         if isinstance(job, dict):
             yield job, b""
             return
-        async for frame in Follower(desk.engine, desk.machines, job, {}, _BOTH).frames():
+        follower = Follower(desk.engine, desk.machines, job, {}, _BOTH, first_attempt=1)
+        async for frame in follower.frames():
             yield frame
 
     return frames(stream())
 
 
-async def _submit_with_login(desk: Desk, ask: JobAsk) -> int | dict[str, Any]:
+def _key(request: Request[Any, Any, Any]) -> str:
+    return str(request.headers.get("Idempotency-Key") or "")[:100]
+
+
+async def _submit_with_login(desk: Desk, ask: JobAsk, key: str) -> int | dict[str, Any]:
     """The job's number, or what a person must do first."""
     try:
-        return (await desk.submit([ask]))[0].id
+        return (await desk.submit([ask], key))[0].id
     except HostError as error:
         _, drivers = desk.join(ask.cwd, ask.cluster)
         login = next((found for d in drivers if (found := login_of(d)) is not None), None)
@@ -66,7 +71,7 @@ async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
     if asks.environ:
         for ask in asks.jobs:
             ask.environ = ask.environ or asks.environ
-    return answer({"jobs": [view(job) for job in await desk.submit(asks.jobs)]})
+    return answer({"jobs": [view(job) for job in await desk.submit(asks.jobs, _key(request))]})
 
 
 @post("/v1/plan", status_code=200)
