@@ -31,8 +31,10 @@ class Bench:
         self.backend = FakeBackend(self.engine.report)
         self.engine.backend = self.backend
         self.task = asyncio.create_task(self.engine.run())
-        self.engine.recover()
         self.engine.report(MachineSeen(MACHINE))
+
+    async def recover(self) -> None:
+        await self.engine.recover()
 
     async def kill_and_restart(self) -> None:
         """As kill -9 does: nothing is said good-bye to; what runs on machines goes on."""
@@ -42,6 +44,7 @@ class Bench:
         self.engine.close()
         self.__init__(self.path)  # type: ignore[misc]
         self.backend.running, self.backend.starts = old.running, old.starts
+        await self.recover()
 
     async def reaches(self, job_id: int, *states: State) -> Job:
         return await self.engine.job_where(job_id, lambda job: job.state in states)

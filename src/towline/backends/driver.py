@@ -83,6 +83,8 @@ class Driver:
         self.link: Link | None = None
         self.error: HostError | None = None
         self.since = time.time()
+        #: Keys that start so are this Engine's; set once it knows of every process it wants.
+        self.tidy_prefix = ""
         self._clock_offset = 0.0
         self._heard = 0.0
         self._outbox: list[Wanted] = []
@@ -214,11 +216,21 @@ class Driver:
         self.on_probe(self, raw["raw"])
         await link.ask("watch", every_s=self.probe_every_s)
         await self._reconcile(link, [w for w in self.wanted.values() if w.sent])
+        await self._tidy(link, raw["raw"])
         self._up.set()
         self._tried.set()
         for wanted in list(self.wanted.values()):
             if not wanted.sent:
                 self._send_soon(wanted)
+
+    async def _tidy(self, link: Link, raw: dict[str, Any]) -> None:
+        """Stop what runs there though nobody wants it: an attempt given up for lost, an old exec."""
+        if not self.tidy_prefix:
+            return
+        running = [key for key in raw.get("jobs") or () if key.startswith(self.tidy_prefix)]
+        stale = [key for key in running if key not in self.wanted]
+        if stale:
+            await link.ask("stop", keys=stale)
 
     async def _watch(self, link: Link) -> None:
         """Until the channel closes, or is silent although it should speak every few seconds."""

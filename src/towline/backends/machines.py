@@ -63,6 +63,13 @@ class Machines:
         #: (job, attempt) -> the processes that start together.
         self._gangs: dict[tuple[int, int], list[tuple[Driver, Wanted]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._recovered = False
+
+    def recovered(self) -> None:
+        """Every process that should be somewhere is known now: what else runs is left over."""
+        self._recovered = True
+        for driver in self.drivers.values():
+            driver.tidy_prefix = f"{self.engine_id}-"
 
     # --- which machines ----------------------------------------------------------------------
 
@@ -93,6 +100,8 @@ class Machines:
                     self.probe_every_s,
                     known.lost_after_s,
                 )
+                if self._recovered:
+                    self.drivers[name].tidy_prefix = f"{self.engine_id}-"
             self.drivers[name].open()
             self._announce(name)
         for name in [
@@ -228,7 +237,7 @@ class Machines:
                 "environ": self.environment(spec.environment)
                 if local and spec.environment
                 else None,
-                "cwd": spec.subfolder,
+                "cwd": original(spec.subfolder),
                 "snapshot": spec.snapshot,
                 "setup": spec.setup,
                 "time_s": spec.time_s,

@@ -75,6 +75,8 @@ class Reservation:
         ghost = self.ghosts[room.name]
         if room.machine is None or room.family is None or not room.up:
             return False
+        if not room.family.allows(self.bucket.cluster, self.bucket.owner):
+            return False
         ghost.give(HEAD)
         ghost.measure(room.machine, room.family)
         alone = room.emptied()

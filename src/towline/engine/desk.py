@@ -5,6 +5,8 @@ import getpass
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.config.load import load_with_sources
@@ -20,6 +22,7 @@ from towline.errors import HostError, Impossible, NotFound
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, JobSpec, State, key_of, view
 from towline.model.machine import Machine
+from towline.model.odd_text import keepable
 from towline.snapshot.take import HashCache, Snapshot, take_snapshot
 
 #: How long a submission waits for machines that were never met before.
@@ -44,7 +47,8 @@ class Desk:
         forwards = self.engine.store.forwards()
         jobs = [*unfinished, *(self.engine.job(job) for _, job, _ in forwards)]
         self.clusters.rejoin({job.spec.cluster for job in jobs})
-        self.engine.recover()
+        await self.engine.recover()
+        self.machines.recovered()
         await self.forwards.restore(forwards)
 
     async def close(self) -> None:
@@ -94,27 +98,32 @@ class Desk:
         if known:
             return [self.engine.job(job_id) for job_id in known]
         specs = []
-        snapshots: dict[str, Snapshot] = {}
+        folders: dict[str, tuple[Config, Snapshot]] = {}
+        possible: set[tuple[str, str, str]] = set()
         environments: dict[int, str] = {}
         for ask in asks:
-            config = self.config(ask.cwd)
-            spec = await self._checked(ask, config)
-            if ask.cwd not in snapshots:
-                snapshots[ask.cwd] = await self._snapshot(ask.cwd, config)
-            specs.append(self._complete(spec, ask, snapshots[ask.cwd], environments))
+            if ask.cwd not in folders:
+                config = self.config(checked_folder(ask.cwd))
+                # Everything that can be wrong is found before the folder is read.
+                await self._check_possible(spec_from(ask, config, self.owner), ask.cwd)
+                folders[ask.cwd] = config, await self._snapshot(ask.cwd, config)
+            config, snapshot = folders[ask.cwd]
+            spec = spec_from(ask, config, self.owner)
+            if (ask.cwd, spec.cluster, spec.request) not in possible:
+                await self._check_possible(spec, ask.cwd)
+                possible.add((ask.cwd, spec.cluster, spec.request))
+            specs.append(self._complete(spec, ask, snapshot, environments))
         ids = await self.engine.submit(specs, key)
         return [self.engine.job(job_id) for job_id in ids]
 
-    async def _checked(self, ask: JobAsk, config: Config) -> JobSpec:
-        checked_folder(ask.cwd)
-        spec = spec_from(ask, config, self.owner)
-        _, drivers = self.join(ask.cwd, spec.cluster)
+    async def _check_possible(self, spec: JobSpec, cwd: str) -> None:
+        """Refuse at once what no machine of its cluster can ever do."""
+        _, drivers = self.join(cwd, spec.cluster)
         await self._meet(drivers)
         scheduler = self.engine.core.scheduler
         problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
         if problem and all(driver.name in self.machines.seen for driver in drivers):
             raise Impossible(problem, hint=f"tow machines -c {spec.cluster} shows what there is")
-        return spec
 
     async def _meet(self, drivers: list[Driver]) -> None:
         """Wait for machines never met before; if none can be used, say why instead of waiting."""
@@ -144,13 +153,11 @@ class Desk:
             if not environment:
                 environment = self.engine.store.remember_environment(ask.environ)
                 environments[id(ask.environ)] = environment
-        return JobSpec(
-            **{
-                **{name: getattr(spec, name) for name in spec.__struct_fields__},
-                "snapshot": snapshot.id if snapshot.entries else "",
-                "subfolder": snapshot.subfolder,
-                "environment": environment,
-            }
+        return replace(
+            spec,
+            snapshot=snapshot.id if snapshot.entries else "",
+            subfolder=keepable(snapshot.subfolder),
+            environment=environment,
         )
 
     def _runs_here(self, cluster: str) -> bool:
@@ -162,8 +169,9 @@ class Desk:
 
     async def plan(self, ask: JobAsk) -> dict[str, Any]:
         """What would be sent, and where it would go; nothing is done."""
-        config = self.config(ask.cwd)
-        spec = await self._checked(ask, config)
+        config = self.config(checked_folder(ask.cwd))
+        spec = spec_from(ask, config, self.owner)
+        await self._check_possible(spec, ask.cwd)
         snapshot = await self._snapshot(ask.cwd, config)
         placement, why = self.engine.core.scheduler.plan(
             Waiting(

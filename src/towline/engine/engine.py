@@ -71,10 +71,10 @@ class Engine:
         self._wake.set()
         await done
 
-    def recover(self) -> None:
+    async def recover(self) -> None:
         """Take up every job that has not ended where an earlier Engine left it."""
         jobs = self.store.unfinished()
-        self.report(Recovered(tuple((job, request_of(job.spec.request)) for job in jobs)))
+        await self.tell(Recovered(tuple((job, request_of(job.spec.request)) for job in jobs)))
 
     async def run(self) -> None:
         while True:

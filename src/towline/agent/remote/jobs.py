@@ -1,7 +1,6 @@
 """The jobs this agent knows of: start, release, stop, void, observe, forget."""
 
 import collections
-import json
 import os
 from typing import Any
 
@@ -9,16 +8,19 @@ from . import endings, record
 from .crew import Crew
 from .home import checked_key
 from .refusal import Refusal
-from .specs import checked_spec, exec_spec
+from .specs import checked_spec, exec_spec, packed
 from .states import look
 from .strays import Strays
 from .trash import Trash
 
 
+MOST_TRIES = 20
+
+
 class Job:
     """One job that has not ended, as far as this agent knows."""
 
-    __slots__ = ("held", "key", "pid", "raw", "released", "started", "worker")
+    __slots__ = ("held", "key", "pid", "raw", "released", "started", "tries", "worker")
 
     def __init__(self, key, raw=b""):
         self.key = key
@@ -28,6 +30,7 @@ class Job:
         #: Told to go before it was ready to.
         self.released = False
         self.pid = 0
+        self.tries = 0
         self.started = 0.0
 
     def state(self):
@@ -74,20 +77,19 @@ class Jobs:
         if not isinstance(wanted, list):
             raise Refusal("bad_request", "`jobs` is not a list")
         specs = [checked_spec(spec) for spec in wanted]
-        for spec in specs:
-            self.accept(spec)
+        for key, raw in [(spec["key"], packed(spec)) for spec in specs]:
+            self.accept(key, raw)
         self.dispatch()
         return {"accepted": [spec["key"] for spec in specs]}
 
     def exec(self, request, _blob):
         spec = exec_spec(self.home, request)
-        self.accept(spec)
+        self.accept(spec["key"], packed(spec))
         self.dispatch()
         return {}
 
-    def accept(self, spec):
+    def accept(self, key, raw):
         """Never twice: what is known already is only told again."""
-        key = spec["key"]
         job = self.jobs.get(key)
         if job is not None:
             if job.held:
@@ -95,7 +97,7 @@ class Jobs:
             elif job.started:
                 self.started.append([key, job.pid, job.started])
             return
-        job = Job(key, json.dumps(spec).encode("ascii"))
+        job = Job(key, raw)
         self.jobs[key] = job
         self.queue.append(job)
 
@@ -158,14 +160,22 @@ class Jobs:
             self.has_ended(job.key, seen.ending)
         elif seen.state == "unknown":
             # Its lock was held for a moment by someone who only looked.
-            self.queue.append(job)
-            self.dispatch_later(0.02)
+            self.try_again(job)
         else:
             self.take_over(job, seen)
             if job.held:
                 self.held.append(job.key)
             elif job.started:
                 self.started.append([job.key, job.pid, job.started])
+
+    def try_again(self, job):
+        """It never started, so starting it is safe; but not for ever."""
+        job.tries += 1
+        if job.tries > MOST_TRIES:
+            self.entomb(job.key, "lost", "its supervisor was killed each time before it started")
+            return
+        self.queue.append(job)
+        self.dispatch_later(0.02)
 
     def take_over(self, job, seen):
         job.held, job.pid, job.started = seen.state == "held", seen.pid, seen.started
@@ -181,8 +191,7 @@ class Jobs:
             text = "its supervisor was killed and its folder removed"
             self.has_ended(job.key, endings.ending("lost", text, started=job.started))
         elif seen.state == "unknown":
-            self.queue.append(job)
-            self.dispatch_later(0.02)
+            self.try_again(job)
         else:
             if not job.started and seen.started:
                 self.started.append([job.key, seen.pid, seen.started])

@@ -12,8 +12,8 @@ import os
 
 from .endings import ending
 
-#: Longer than any `life`, so that the next write always covers the last one.
-LIFE_SIZE = 400
+#: Room for the longest ending: its text is cut to fit.
+LIFE_SIZE = 1600
 
 
 def open_life(folder, create):
@@ -46,31 +46,30 @@ def is_current(folder, fd):
 
 
 def read_life(fd):
+    """What is written so far, with the spec as `spec`; nothing means that nothing was started."""
     try:
-        life = json.loads(os.pread(fd, 8192, 0).decode("utf-8"))
+        life = json.loads(os.pread(fd, os.fstat(fd).st_size, 0).decode("utf-8"))
     except ValueError:
         return {}
     return life if isinstance(life, dict) else {}
 
 
-def write_life(fd, life):
-    overwrite(fd, json.dumps(life))
+def write_life(fd, life, spec):
+    """Replace what `life` says; `spec` is the job's, as JSON."""
+    text = json.dumps(life).encode("ascii")
+    # Always as long as the longest: the next one covers it, and needs no further space.
+    os.pwrite(fd, text[:-1].ljust(LIFE_SIZE) + b',"spec":' + spec + b"}\n", 0)
 
 
-def overwrite(fd, text):
-    os.pwrite(fd, text.ljust(LIFE_SIZE).encode("ascii"), 0)
-
-
-def write_exit(folder, fd, end):
+def write_exit(folder, fd, end, spec):
     """Make the ending the truth; `fd` is the locked `life`."""
-    text = json.dumps(end)
-    overwrite(fd, text)
+    write_life(fd, end, spec)
     try:
         os.rename(folder + "/life", folder + "/exit")
     except OSError:
         # The job removed its own folder: the ending must not be lost with it.
         os.makedirs(folder, 0o700, exist_ok=True)
-        write_whole(folder + "/exit", text.encode("ascii"))
+        write_whole(folder + "/exit", json.dumps(end).encode("ascii"))
 
 
 def read_exit(folder):
@@ -84,7 +83,19 @@ def read_exit(folder):
         end = None
     if not isinstance(end, dict):
         return ending("lost", "the record of its end is damaged")
+    end.pop("spec", None)
     return end
+
+
+def read_spec(folder):
+    """What the job was asked to be, or None when it never came so far."""
+    for name in ("/exit", "/life"):
+        try:
+            with open(folder + name, "rb") as file:
+                return json.loads(file.read().decode("utf-8"))["spec"]
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+    return None
 
 
 def write_whole(path, data, mode=0o600):
@@ -102,24 +113,6 @@ def write_all(fd, data):
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def read_spec(folder):
-    """What the job was asked to be, or None when it never came so far."""
-    try:
-        with open(folder + "/spec.json", "rb") as file:
-            spec = json.loads(file.read().decode("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return spec if isinstance(spec, dict) else None
-
-
-def write_all_to(path, data):
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_all(fd, data)
-    finally:
-        os.close(fd)
 
 
 def release(folder, word):

@@ -16,10 +16,11 @@ OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 class Run:
     """`supervisor` waits for us, and tells when a stop was asked for."""
 
-    def __init__(self, supervisor, life, spec):
+    def __init__(self, supervisor, life, spec, raw):
         self.boss = supervisor
         self.life = life
         self.spec = spec
+        self.raw = raw
         self.cause = ""
         self.text = ""
         self.takedown = None
@@ -47,11 +48,11 @@ class Run:
             argv = process.with_setup(argv, spec["setup"].encode("utf-8"), mark, environ)
         enter(self.working_folder())
         life = {"supervisor": os.getpid(), "boot": boss.boot, "spawning": time.time()}
-        record.write_life(self.life, life)
+        record.write_life(self.life, life, self.raw)
         self.pid = process.start(argv, environ, boss.null, self.out, self.err)
         self.started = time.time()
         life.update(pid=self.pid, start=descendants.start_of(self.pid), started=self.started)
-        record.write_life(self.life, life)
+        record.write_life(self.life, life, self.raw)
 
     def working_folder(self):
         folder = self.boss.home.job(self.spec["at"] or self.boss.key) + "/src"

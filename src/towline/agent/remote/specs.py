@@ -1,7 +1,9 @@
 """What a job is asked to be: checked once, complete from then on."""
 
+import json
 from typing import Any
 
+from .frames import MOST_BLOB
 from .home import checked_key
 from .record import read_spec
 from .refusal import Refusal
@@ -36,6 +38,14 @@ def checked_spec(spec):
     if whole["cwd"]:
         check_relative(whole["cwd"])
     return whole
+
+
+def packed(spec):
+    """The spec as it goes to the supervisor and into the job's folder."""
+    raw = json.dumps(spec).encode("ascii")
+    if len(raw) > MOST_BLOB:
+        raise Refusal("too_large", "job %s has %d bytes of arguments" % (spec["key"], len(raw)))
+    return raw
 
 
 def check_words(spec):

@@ -1,5 +1,6 @@
 """Where a job stands, told from its folder alone."""
 
+import json
 import os
 
 from . import descendants, endings, machine, record
@@ -56,21 +57,21 @@ def look_inside(folder, key, fd, reaped, entomb):
         return Seen("ended", end)
     life = record.read_life(fd)
     if "ended" in life:  # killed just before the rename
-        return settle(folder, fd, life)
+        return settle(folder, fd, {name: life[name] for name in life if name != "spec"}, life)
     if "spawning" not in life:
-        return Seen("unknown") if entomb is None else settle(folder, fd, entomb)
+        return Seen("unknown") if entomb is None else settle(folder, fd, entomb, life)
     if life.get("boot") != machine.boot_id():
-        return settle(folder, fd, lost(folder, life, "the machine restarted"))
+        return settle(folder, fd, lost(folder, life, "the machine restarted"), life)
     if "pid" not in life:
         find_unnamed(key, life)
     pid = life.get("pid", 0)
     result = reaped.get(pid) or result_of(pid)
     if result is not None:
-        return settle(folder, fd, from_status(folder, life, *result))
+        return settle(folder, fd, from_status(folder, life, *result), life)
     if pid and descendants.lives(pid, life["start"]):
         return Seen("running", None, life)
     text = "its supervisor was killed, so its exit code is not known"
-    return settle(folder, fd, lost(folder, life, text))
+    return settle(folder, fd, lost(folder, life, text), life)
 
 
 def result_of(pid):
@@ -91,8 +92,9 @@ def find_unnamed(key, life):
             return
 
 
-def settle(folder, fd, end):
-    record.write_exit(folder, fd, end)
+def settle(folder, fd, end, life):
+    spec = json.dumps(life.get("spec") or {}).encode("ascii")
+    record.write_exit(folder, fd, end, spec)
     return Seen("ended", end)
 
 
@@ -105,5 +107,5 @@ def lost(folder, life, text):
 def from_status(folder, life, status, usage):
     end = endings.ending_of(status, usage, life.get("started", 0.0))
     endings.add_sizes(end, folder)
-    endings.explain_setup(folder, record.read_spec(folder) or {}, end)
+    endings.explain_setup(folder, life.get("spec") or {}, end)
     return end

@@ -5,7 +5,7 @@ import signal
 import time
 
 from . import descendants, endings, record
-from .states import from_status, look, lost, result_of
+from .states import from_status, look, lost, result_of, settle
 
 LOCK_EVERY_S = 0.5
 PID_EVERY_S = 1.0
@@ -98,8 +98,8 @@ class Strays:
         fd = record.open_life(folder, create=False)
         try:
             if end is None and fd is not None and record.lock(fd):
-                end = self.ending(stray, folder, record.read_life(fd))
-                record.write_exit(folder, fd, end)
+                life = record.read_life(fd)
+                end = settle(folder, fd, self.ending(stray, folder, life), life).ending
         finally:
             if fd is not None:
                 os.close(fd)

@@ -135,7 +135,7 @@ class Supervisor:
             self.tell(known=True)
             return
         end, pid = self.live(life, raw)
-        self.keep(life, end)
+        self.keep(life, end, raw)
         os.close(life)
         if pid:
             self.tell(started=[pid, end["started"]], ended=end)
@@ -143,11 +143,11 @@ class Supervisor:
             self.tell(ended=end)
         self.key = ""
 
-    def keep(self, life, end):
+    def keep(self, life, end, raw):
         """Record the ending; a job that did run must not lose it to a moment without space."""
         for _ in range(KEEP_TRIES if end["started"] else 1):
             try:
-                record.write_exit(self.folder, life, end)
+                record.write_exit(self.folder, life, end, raw)
                 return
             except OSError:
                 time.sleep(1.0 if end["started"] else 0.0)
@@ -177,7 +177,7 @@ class Supervisor:
             if record.released(self.folder) != "void":
                 shutil.rmtree(self.folder + "/src", ignore_errors=True)
                 return life
-            record.write_exit(self.folder, life, endings.ending("void", "it never started"))
+            record.write_exit(self.folder, life, endings.ending("void", "it never started"), b"{}")
         os.close(life)
         return None
 
@@ -187,7 +187,7 @@ class Supervisor:
             spec = json.loads(raw.decode("utf-8"))
             self.grace_s = spec["grace_s"]
             self.prepare(life, spec, raw)
-            return Run(self, life, spec).to_the_end()
+            return Run(self, life, spec, raw).to_the_end()
         except Stopped as stopped:
             return endings.ending(stopped.cause, stopped.text), 0
         except process.CannotStart as problem:
@@ -200,14 +200,13 @@ class Supervisor:
             os.chdir("/")
 
     def prepare(self, life, spec, raw):
-        record.write_all_to(self.folder + "/spec.json", raw)
         if not spec["at"]:
             source = self.folder + "/src"
             os.mkdir(source, 0o755)
             if spec["snapshot"]:
                 self.make_source(spec["snapshot"], source)
         if spec["hold"]:
-            self.hold(life, spec["hold_s"])
+            self.hold(life, spec["hold_s"], raw)
         if self.stop_grace is not None:
             raise Stopped("stopped", "stopped before it started")
 
@@ -222,9 +221,10 @@ class Supervisor:
         if self.stop_grace is not None:
             raise Stopped("stopped", "stopped before it started")
 
-    def hold(self, life, hold_s):
+    def hold(self, life, hold_s, raw):
         """Until released. The link `go` is made only once: it says either go or void, for ever."""
-        record.write_life(life, {"supervisor": os.getpid(), "boot": self.boot, "held": True})
+        about = {"supervisor": os.getpid(), "boot": self.boot, "held": True}
+        record.write_life(life, about, raw)
         self.tell(held=True)
         until = time.monotonic() + hold_s
         word = record.released(self.folder)

@@ -1,0 +1,197 @@
+"""The shape of the code: layers, purity, sizes, as ARCHITECTURE.md draws them."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "towline"
+PURE = {"core", "probes", "model"}
+# What would make a decision depend on anything but its arguments.
+IMPURE = {
+    "asyncio",
+    "datetime",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "random",
+    "secrets",
+    "select",
+    "shutil",
+    "socket",
+    "sqlite3",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "uuid",
+}
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 50
+VAGUE_NAMES = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc.py"}
+
+
+def layers() -> dict[str, int]:
+    """The rows under "## Layers" of ARCHITECTURE.md, top row highest: part -> height."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    block = re.search(r"^## Layers.*?```\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    assert block, "ARCHITECTURE.md has no drawing under '## Layers'"
+    rows = [re.split(r"\s{3,}", line)[0].split() for line in block[1].splitlines()]
+    return {part.rstrip("/"): height for height, row in enumerate(reversed(rows)) for part in row}
+
+
+def python_files(*folders: Path) -> list[Path]:
+    """Every Python file of the project's own code."""
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def named(path: Path) -> str:
+    """The path as a reader of the project would say it."""
+    return str(path.relative_to(ROOT))
+
+
+def part_of(module: str) -> str:
+    """The part of the package that a dotted module is in: towline.core.pool -> core."""
+    words = module.split(".")
+    return words[1] if len(words) > 1 else ""
+
+
+def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of everything a file imports, also inside functions."""
+    package = ["towline", *path.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+
+
+def functions(path: Path) -> Iterator[tuple[int, str, int]]:
+    """Line, name and length of every function of a file, decorators not counted."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_every_part_of_the_package_has_a_place_in_the_layers() -> None:
+    """A new folder is drawn in ARCHITECTURE.md, and a drawn one exists."""
+    loose = {"__init__", "__main__", "version"}
+    there = {
+        path.stem
+        for path in PACKAGE.iterdir()
+        if path.suffix == ".py" or (path.is_dir() and any(path.glob("*.py")))
+    }
+    assert there - loose == set(layers())
+
+
+def test_imports_point_down_only() -> None:
+    """A layer knows what is below it and nothing of what is above."""
+    height = layers()
+    upward = [
+        f"{named(path)}:{line}: {part} imports {name}"
+        for path in python_files(PACKAGE)
+        if (part := path.relative_to(PACKAGE).parts[0].removesuffix(".py")) in height
+        for line, name in imported_modules(path)
+        if name.startswith("towline.") and height.get(part_of(name), -1) > height[part]
+    ]
+    assert not upward, "\n".join(["imports that point up:", *upward])
+
+
+@pytest.mark.parametrize("part", sorted(PURE))
+def test_pure_parts_import_nothing_that_touches_the_world(part: str) -> None:
+    """Decisions and parsers depend on their arguments alone: no clock, no chance, no I/O."""
+    impure = [
+        f"{named(path)}:{line}: {name}"
+        for path in python_files(PACKAGE / part)
+        for line, name in imported_modules(path)
+        if name.split(".")[0] in IMPURE
+    ]
+    assert not impure, "\n".join(["impure imports:", *impure])
+
+
+@pytest.mark.parametrize("part", sorted(PURE))
+def test_pure_parts_neither_open_files_nor_print(part: str) -> None:
+    """I/O needs no import: the built-in ways are closed too."""
+    calls = [
+        f"{named(path)}:{node.lineno}: {node.func.id}()"
+        for path in python_files(PACKAGE / part)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"open", "print", "input", "__import__", "exec", "eval"}
+    ]
+    assert not calls, "\n".join(["calls that touch the world:", *calls])
+
+
+def test_what_runs_on_machines_needs_only_the_standard_library() -> None:
+    """Nothing is installed on a machine, so the agent may import only python3 and itself."""
+    foreign = [
+        f"{named(path)}:{line}: {name}"
+        for path in python_files(PACKAGE / "agent" / "remote")
+        for line, name in imported_modules(path)
+        if name.split(".")[0] not in sys.stdlib_module_names
+        and not name.startswith("towline.agent.remote.")
+    ]
+    assert not foreign, "\n".join(["not on every machine:", *foreign])
+
+
+def test_what_runs_on_machines_imports_itself_relatively() -> None:
+    """It is shipped under another name, where `towline` does not exist."""
+    absolute = [
+        f"{named(path)}:{node.lineno}"
+        for path in python_files(PACKAGE / "agent" / "remote")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.ImportFrom) and not node.level and "towline" in str(node.module))
+        or (isinstance(node, ast.Import) and any("towline" in a.name for a in node.names))
+    ]
+    assert not absolute, "\n".join(["absolute imports:", *absolute])
+
+
+def test_nothing_is_pickled() -> None:
+    """Unpickling runs what the other side wants."""
+    pickled = [
+        f"{named(path)}:{line}: {name}"
+        for path in python_files(PACKAGE)
+        for line, name in imported_modules(path)
+        if name.split(".")[0] in {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+    ]
+    assert not pickled, "\n".join(["pickles:", *pickled])
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    """A file has one subject; a longer one has two."""
+    sizes = {
+        named(path): len(path.read_text().splitlines())
+        for path in python_files(PACKAGE, ROOT / "tests", ROOT / "bench")
+    }
+    long = [f"{name}: {lines} lines" for name, lines in sizes.items() if lines > LONGEST_FILE]
+    assert not long, "\n".join([f"over {LONGEST_FILE} lines:", *long])
+
+
+def test_no_function_is_too_long_to_read() -> None:
+    """A function fits on a screen."""
+    long = [
+        f"{named(path)}:{line}: {name} has {length} lines"
+        for path in python_files(PACKAGE, ROOT / "tests", ROOT / "bench")
+        for line, name, length in functions(path)
+        if length > LONGEST_FUNCTION
+    ]
+    assert not long, "\n".join([f"over {LONGEST_FUNCTION} lines:", *long])
+
+
+def test_files_are_named_for_what_is_in_them() -> None:
+    """A file called utils has no subject."""
+    vague = [
+        named(path)
+        for path in python_files(PACKAGE, ROOT / "tests", ROOT / "bench")
+        if path.name in VAGUE_NAMES
+    ]
+    assert not vague, "\n".join(["names that say nothing:", *vague])
