@@ -8,7 +8,6 @@ is one path for the ordinary case and for every fault.
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,20 +16,19 @@ from msgspec import Struct
 
 from towline.agent.link import Link
 from towline.backends.base import Report
+from towline.backends.channel import Channel
 from towline.backends.staging import stage
-from towline.errors import AgentError, HostError, Unreachable
+from towline.errors import AgentError, HostError
 from towline.hosts.base import Host
-from towline.hosts.ssh import needs_person
 from towline.model.events import MachineGone, ProcessEnded, ProcessStarted
 from towline.model.job import Ending
+from towline.model.units import format_duration
 from towline.snapshot.blobs import BlobStore
 
 log = logging.getLogger("towline")
 
 #: Most processes named in one message.
 _MANY = 2000
-#: A channel that is silent for this long is dead, whatever ssh believes.
-_SILENCE_S = 30.0
 
 
 class Wanted(Struct):
@@ -80,44 +78,40 @@ class Driver:
         self.probe_every_s = probe_every_s
         self.lost_after_s = lost_after_s
         self.wanted: dict[str, Wanted] = {}
-        self.link: Link | None = None
-        self.error: HostError | None = None
-        self.since = time.time()
         #: Keys that start so are this Engine's; set once it knows of every process it wants.
         self.tidy_prefix = ""
+        self.channel = Channel(
+            host,
+            root,
+            self._greet,
+            self._down,
+            self._event,
+            busy=lambda: bool(self.wanted),
+            speaks_every_s=probe_every_s,
+        )
         self._clock_offset = 0.0
-        self._heard = 0.0
         self._outbox: list[Wanted] = []
         self._flushing = False
         self._staged: dict[str, asyncio.Task[None]] = {}
-        self._up = asyncio.Event()
-        self._redial = asyncio.Event()
-        self._tried = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # --- what the backend asks ---------------------------------------------------------------
 
     @property
-    def state(self) -> str:
-        if self.link is not None:
-            return "online"
-        return "offline" if self.error else "connecting"
+    def link(self) -> Link | None:
+        return self.channel.link
 
-    def open(self) -> None:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(
-                self._run(), name=f"machine {self.name}"
-            )
+    @property
+    def error(self) -> HostError | None:
+        return self.channel.error
+
+    async def reach(self, timeout_s: float = 40.0) -> Link:
+        return await self.channel.reach(timeout_s)
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self.channel.close()
         for task in list(self._tasks):
             task.cancel()
-        if self.link is not None:
-            self.link.close()
 
     def want(self, wanted: Wanted) -> None:
         if wanted.key in self.wanted:
@@ -158,73 +152,24 @@ class Driver:
         if wanted is not None and not wanted.settled:
             del self.wanted[key]
 
-    def redial(self) -> None:
-        """Try now, not when the back-off says."""
-        self._redial.set()
+    # --- the channel opens and breaks --------------------------------------------------------
 
-    async def reach(self, timeout_s: float = 40.0) -> Link:
-        """The open channel, waiting for it if need be."""
-        self.open()
-        if self.link is None and self.error is not None:
-            self.redial()
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self.link is None:
-                    self._tried.clear()
-                    up = asyncio.ensure_future(self._up.wait())
-                    tried = asyncio.ensure_future(self._tried.wait())
-                    await asyncio.wait({up, tried}, return_when=asyncio.FIRST_COMPLETED)
-                    up.cancel()
-                    tried.cancel()
-                    if self.link is None and self.error is not None and not self.error.transient:
-                        raise self.error
-        except TimeoutError:
-            raise self.error or Unreachable(f"{self.name}: does not answer") from None
-        return self.link
-
-    # --- the life of the channel -------------------------------------------------------------
-
-    async def _run(self) -> None:
-        pause_s = 0.5
-        while True:
-            try:
-                link = await Link.open(self.host, self.root, self._event, self._closed)
-            except HostError as error:
-                self._offline(error)
-                self._give_up_on_the_silent()
-                await self._sleep(60.0 if needs_person(error) else pause_s)
-                pause_s = min(pause_s * 2, 15.0 if self.wanted else 60.0)
-                continue
-            pause_s = 0.5
-            try:
-                await self._online(link)
-            except (HostError, AgentError) as error:
-                link.close()
-                self._offline(error if isinstance(error, HostError) else Unreachable(str(error)))
-                await self._sleep(pause_s)
-                continue
-            await self._watch(link)
-
-    async def _online(self, link: Link) -> None:
+    async def _greet(self, link: Link) -> None:
         self._clock_offset = link.hello.get("time", time.time()) - time.time()
         if abs(self._clock_offset) < 1.0:
             self._clock_offset = 0.0
-        self._heard = time.monotonic()
         self._staged.clear()
-        raw, _ = await link.ask("probe")
-        self.link, self.error, self.since = link, None, time.time()
-        self.on_probe(self, raw["raw"])
+        answer, _ = await link.ask("probe")
+        self.on_probe(self, answer["raw"])
         await link.ask("watch", every_s=self.probe_every_s)
         await self._reconcile(link, [w for w in self.wanted.values() if w.sent])
-        await self._tidy(link, raw["raw"])
-        self._up.set()
-        self._tried.set()
+        await self._tidy(link, answer["raw"])
         for wanted in list(self.wanted.values()):
             if not wanted.sent:
                 self._send_soon(wanted)
 
     async def _tidy(self, link: Link, raw: dict[str, Any]) -> None:
-        """Stop what runs there though nobody wants it: an attempt given up for lost, an old exec."""
+        """Stop what runs there though nobody wants it: an attempt given up for lost, say."""
         if not self.tidy_prefix:
             return
         running = [key for key in raw.get("jobs") or () if key.startswith(self.tidy_prefix)]
@@ -232,46 +177,16 @@ class Driver:
         if stale:
             await link.ask("stop", keys=stale)
 
-    async def _watch(self, link: Link) -> None:
-        """Until the channel closes, or is silent although it should speak every few seconds."""
-        while not link.closed:
-            await asyncio.sleep(1.0)
-            if time.monotonic() - self._heard > _SILENCE_S + self.probe_every_s:
-                link.close()
-        self._offline(self.error or Unreachable(f"{self.name}: the connection broke"))
-
-    def _offline(self, error: HostError) -> None:
-        if self.link is not None or self.error is None:
-            self.since = time.time()
-        self.link, self.error = None, error
-        self._up.clear()
-        self._tried.set()
+    def _down(self, error: HostError) -> None:
         self.report(MachineGone(self.name))
         for wanted in list(self.wanted.values()):
             if not wanted.sent:
                 # It never went out, so it can go elsewhere at once.
-                self._end(
-                    wanted, Ending(cause="void", text=f"{self.name} went away before it started")
-                )
-
-    def _give_up_on_the_silent(self) -> None:
-        if time.time() - self.since < self.lost_after_s:
-            return
-        for wanted in list(self.wanted.values()):
-            if not wanted.settled:
-                text = f"{self.name} has not answered for {self.lost_after_s / 3600:.3g} h"
+                text = f"{self.name} went away before it started"
+                self._end(wanted, Ending(cause="void", text=text))
+            elif time.time() - self.channel.since > self.lost_after_s and not wanted.settled:
+                text = f"{self.name} has not answered for {format_duration(self.lost_after_s)}"
                 self.settle(wanted.key, Ending(cause="lost", text=text, ended=time.time()))
-
-    async def _sleep(self, pause_s: float) -> None:
-        self._redial.clear()
-        try:
-            async with asyncio.timeout(pause_s * random.uniform(0.8, 1.2)):
-                await self._redial.wait()
-        except TimeoutError:
-            pass
-
-    def _closed(self, error: HostError) -> None:
-        self.error = error
 
     # --- making it true ----------------------------------------------------------------------
 
@@ -289,7 +204,9 @@ class Driver:
         elif wanted.stop:
             self._spawn(self._stop_now(link, [wanted]))
         elif state == "running":
-            self._started(wanted, known.get("started") or time.time())
+            # Without a time it is still being prepared: its start will be told.
+            if known.get("started"):
+                self._started(wanted, known["started"])
         elif state == "held":
             self._hold(wanted)
         elif wanted.order is None and not wanted.started:
@@ -370,7 +287,6 @@ class Driver:
     # --- what the agent says -----------------------------------------------------------------
 
     def _event(self, header: dict[str, Any], blob: bytes) -> None:
-        self._heard = time.monotonic()
         kind = header.get("event")
         if kind == "jobs":
             for key in header.get("held", ()):
@@ -425,9 +341,9 @@ class Driver:
 
     def _spawned(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if not isinstance(error, HostError | AgentError):
-                log.error("machine %s", self.name, exc_info=error)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, HostError | AgentError):
+            log.error("machine %s", self.name, exc_info=error)
 
     async def _quietly(self, awaitable: Any) -> None:
         """What was asked is asked again by reconciling if the channel breaks meanwhile."""

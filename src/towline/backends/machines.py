@@ -102,7 +102,7 @@ class Machines:
                 )
                 if self._recovered:
                     self.drivers[name].tidy_prefix = f"{self.engine_id}-"
-            self.drivers[name].open()
+            self.drivers[name].channel.open()
             self._announce(name)
         for name in [
             n for n, m in self.members.items() if cluster in m.clusters and n not in names

@@ -25,6 +25,8 @@ START_LIMIT_S = 20.0
 POLL_S = 0.01
 #: A second Engine gives way to the first; this long the first may take until it listens.
 GIVE_WAY_S = 2.0
+#: How often what does no harm is asked again when the Engine goes away over it.
+MOST_TRIES = 10
 
 
 class ApiError(TowlineError):
@@ -48,7 +50,7 @@ class Engine:
 
     def call(self, method: str, target: str, body: Any = None, *, repeat: bool = False) -> Any:
         """The JSON answer to one request; `repeat` says that doing it twice does no harm."""
-        tries = 3 if repeat or method in ("GET", "DELETE") else 1
+        tries = MOST_TRIES if repeat or method in ("GET", "DELETE") else 1
         while True:
             tries -= 1
             try:
@@ -70,8 +72,13 @@ class Engine:
 
     def check_key_known(self) -> None:
         """Raise unless the Engine recognises a submission that it has seen before by its key."""
-        connect_or_start(self.paths).close()
-        if not (self.running() or {}).get("keys"):
+        about = None
+        for _ in range(MOST_TRIES):
+            connect_or_start(self.paths).close()
+            about = self.running()
+            if about is not None:
+                break
+        if not (about or {}).get("keys"):
             raise EngineError(
                 "the Engine went away before it said whether it accepted the job",
                 "look whether it is there: tow status",
@@ -176,6 +183,10 @@ def start(paths: Paths) -> socket:
         except OSError:
             time.sleep(POLL_S)
         code = child.poll()
+        if code is not None and code < 0:
+            # Killed, which says nothing about the next one.
+            child = _launch(paths)
+            continue
         ended = (ended or time.monotonic()) if code is not None else None
         if ended and time.monotonic() > ended + GIVE_WAY_S:
             if code:

@@ -278,11 +278,11 @@ class Desk:
         found: dict[str, Any] = {
             "name": driver.name,
             "clusters": sorted(member.clusters),
-            "state": driver.state,
+            "state": driver.channel.state,
             "reason": driver.error.text if driver.error else "",
             "hint": driver.error.hint if driver.error else "",
             "jobs": jobs,
-            "seen": driver.since,
+            "seen": driver.channel.since,
         }
         return found | (self._capacity(seen) if seen else {"cpus": None, "gpus": []})
 

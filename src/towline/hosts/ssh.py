@@ -147,7 +147,7 @@ def no_python(name: str) -> HostError:
     )
 
 
-def needs_person(error: HostError) -> bool:
+def needs_person(error: HostError | None) -> bool:
     """True where a login on a terminal can mend it."""
     return isinstance(error, Refused) and "tow login" in error.hint
 

@@ -174,7 +174,7 @@ async def _wake_after_sleep(desk: Desk) -> None:
         await asyncio.sleep(5.0)
         if time.time() - before > 20.0:
             for driver in desk.machines.drivers.values():
-                driver.redial()
+                driver.channel.redial()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from .supervisor import Supervisor
 #: Forks per turn of the loop, so that a thousand starts do not make the agent deaf.
 FORKS_PER_TURN = 4
 IDLE_S = 5.0
+MOST_NOTES = 1 << 20
 
 
 class Worker:
@@ -25,6 +26,7 @@ class Worker:
         self.fd = sock.fileno()
         self.decoder = frames.Decoder()
         self.outbox = frames.Outbox(self.fd)
+        self.clogged = False
         self.job = None
 
 
@@ -64,8 +66,12 @@ class Crew:
         ours.setblocking(False)
         worker = Worker(pid, ours)
         self.workers[pid] = worker
-        self.loop.watch(worker.fd, READ, lambda events: self.ready(worker, events))
+        self.watch(worker)
         return worker
+
+    def watch(self, worker):
+        events = READ | WRITE if worker.clogged else READ
+        self.loop.watch(worker.fd, events, lambda events: self.ready(worker, events))
 
     def run(self, worker, job, raw):
         worker.job = job
@@ -81,8 +87,9 @@ class Crew:
             done = worker.outbox.flush()
         except OSError:
             return  # it was killed; the loop hears of it as an ended child
-        events = READ if done else READ | WRITE
-        self.loop.watch(worker.fd, events, lambda events: self.ready(worker, events))
+        if done == worker.clogged:
+            worker.clogged = not done
+            self.watch(worker)
 
     def ready(self, worker, events):
         if events & WRITE:
@@ -173,7 +180,10 @@ def close_all_but(keep):
 def note(home, text):
     """What went wrong inside, for whoever looks for it."""
     try:
-        with open(home.root + "/trouble.log", "a") as file:
+        path = home.root + "/trouble.log"
+        if os.path.exists(path) and os.path.getsize(path) > MOST_NOTES:
+            return
+        with open(path, "a") as file:
             file.write("%s %s\n" % (sys.version.split()[0], text))
     except OSError:
         pass

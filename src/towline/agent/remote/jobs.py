@@ -13,7 +13,6 @@ from .states import look
 from .strays import Strays
 from .trash import Trash
 
-
 MOST_TRIES = 20
 
 

@@ -7,6 +7,7 @@ import os
 import selectors
 import signal
 import time
+import traceback
 from typing import Any
 
 READ = selectors.EVENT_READ
@@ -15,7 +16,10 @@ RECENT = 256
 
 
 class Loop:
-    def __init__(self):
+    """`noted(text)` is told what went wrong inside."""
+
+    def __init__(self, noted):
+        self.noted = noted
         self.selector = selectors.DefaultSelector()
         self.calls = {}
         self.timers = []
@@ -68,14 +72,21 @@ class Loop:
         for key, events in self.selector.select(self.patience()):
             call = self.calls.get(key.fd)
             if call is not None:
-                call(events)
+                self.safely(call, events)
         now = time.monotonic()
         while self.timers and self.timers[0][0] <= now:
             call = heapq.heappop(self.timers)[2]
             if call is not None:
-                call()
+                self.safely(call)
         for call in self.after_turn:
             call()
+
+    def safely(self, call, *args):
+        """What goes wrong for one job must not end the agent for all."""
+        try:
+            call(*args)
+        except Exception:
+            self.noted(traceback.format_exc())
 
     def patience(self):
         while self.timers and self.timers[0][2] is None:
@@ -95,7 +106,7 @@ class Loop:
             while len(self.recent) > RECENT:
                 self.recent.popitem(last=False)
             for call in self.children_ended:
-                call(ended)
+                self.safely(call, ended)
 
 
 def reap():

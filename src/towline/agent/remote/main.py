@@ -28,7 +28,7 @@ class Agent:
     def __init__(self, home, stdin, stdout):
         self.home = home
         self.stdin = stdin
-        self.loop = Loop()
+        self.loop = Loop(lambda text: note(home, text))
         self.decoder = frames.Decoder()
         self.outbox = frames.Outbox(stdout)
         self.clogged = False

@@ -61,16 +61,12 @@ def find_command(word, environ):
     else:
         path = environ.get(b"PATH") or DEFAULT_PATH
         places = [os.path.join(folder or b".", word) for folder in path.split(b":")]
-    refused = None
     for place in places:
-        if os.access(place, os.X_OK):
-            if not os.path.isdir(place):
-                return place
-            refused = refused or place
-        elif os.path.exists(place):
-            refused = refused or place
-    if refused is not None and word:
-        raise CannotStart("not_executable", 126, not_executable(refused))
+        if os.access(place, os.X_OK) and not os.path.isdir(place):
+            return place
+    for place in places:
+        if word and os.path.exists(place):
+            raise CannotStart("not_executable", 126, not_executable(place))
     raise CannotStart("not_found", 127, not_found(word))
 
 

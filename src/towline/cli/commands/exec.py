@@ -6,7 +6,7 @@ from towline.cli.engine import Engine
 from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser, split_command
 from towline.cli.output import JsonLines, Output
-from towline.cli.terminal import note
+from towline.cli.terminal import note, printable, tell
 from towline.cli.wording import exit_code
 
 TYPE_CHECKING = False
@@ -62,4 +62,8 @@ def _run(engine: Engine, job: int, body: dict[str, Any], json: bool) -> int:
             note(header["note"])
         end = header.get("end", end)
     output.finish(end)
-    return exit_code(end)
+    if not json and (reason := end.get("reason")):
+        tell(f"tow: {printable(str(reason).splitlines()[0])}")
+    # The end is that of the command beside the job; the job itself may still be running.
+    code = end.get("exit_code")
+    return 1 if code is None else exit_code({"exit_code": code})

@@ -91,7 +91,7 @@ async def login(request: Request[Any, Any, Any]) -> Response[bytes]:
 async def redial(request: Request[Any, Any, Any]) -> Response[bytes]:
     desk: Desk = request.app.state.desk
     for name in (await body_as(request, Redial)).machines:
-        desk.driver(name).redial()
+        desk.driver(name).channel.redial()
     return answer({})
 
 

@@ -25,7 +25,9 @@ async def engine_status(request: Request[Any, Any, Any]) -> Response[bytes]:
             "started": _STARTED,
             "jobs_active": len(desk.engine.core.jobs),
             "jobs_waiting": scheduler.waiting_count,
-            "machines": {name: driver.state for name, driver in desk.machines.drivers.items()},
+            "machines": {
+                name: driver.channel.state for name, driver in desk.machines.drivers.items()
+            },
             "home": desk.paths.home,
             # A submission under a key may be repeated: it is accepted once.
             "keys": True,

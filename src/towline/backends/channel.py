@@ -1,0 +1,152 @@
+"""Keep a channel to one machine open: dial, notice that it broke, dial again with a back-off."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from towline.agent.link import Link
+from towline.errors import AgentError, HostError, Unreachable
+from towline.hosts.base import Host
+from towline.hosts.ssh import needs_person
+
+#: A channel that is silent for this much longer than it should be is dead, whatever ssh believes.
+_SILENCE_S = 30.0
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 60.0
+#: The same while something is wanted there.
+_LONGEST_PAUSE_BUSY_S = 15.0
+
+
+class Channel:
+    """`greet` is awaited with each new link, `down` hears of each failure, `busy` tells whether it
+    matters to be back soon."""
+
+    def __init__(
+        self,
+        host: Host,
+        root: str,
+        greet: Callable[[Link], Awaitable[None]],
+        down: Callable[[HostError], None],
+        event: Callable[[dict[str, Any], bytes], None],
+        busy: Callable[[], bool],
+        speaks_every_s: float,
+    ) -> None:
+        self.host = host
+        self.link: Link | None = None
+        self.error: HostError | None = None
+        #: When it last went up or down.
+        self.since = time.time()
+        self._root = root
+        self._greet = greet
+        self._down = down
+        self._event = event
+        self._busy = busy
+        self._silence_s = _SILENCE_S + speaks_every_s
+        self._heard = 0.0
+        self._broken = asyncio.Event()
+        self._redial = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> str:
+        if self.link is not None:
+            return "online"
+        return "offline" if self.error else "connecting"
+
+    def open(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self.link is not None:
+            self.link.close()
+
+    def redial(self) -> None:
+        """Try now, not when the back-off says."""
+        self._redial.set()
+
+    async def reach(self, timeout_s: float = 40.0) -> Link:
+        """The open channel, waiting for it if need be."""
+        self.open()
+        if self.error is not None:
+            self.redial()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.link is None:
+                    self._tried.clear()
+                    await self._tried.wait()
+                    if self.error is not None and not self.error.transient:
+                        raise self.error
+        except TimeoutError:
+            raise self.error or Unreachable(f"{self.host.name}: does not answer") from None
+        return self.link
+
+    async def _run(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                link = await self._dial()
+            except (HostError, AgentError) as error:
+                self._lost(error if isinstance(error, HostError) else Unreachable(str(error)))
+                await self._sleep(_LONGEST_PAUSE_S if needs_person(self.error) else pause_s)
+                longest = _LONGEST_PAUSE_BUSY_S if self._busy() else _LONGEST_PAUSE_S
+                pause_s = min(pause_s * 2, longest)
+                continue
+            pause_s = _FIRST_PAUSE_S
+            await self._watch(link)
+            self._lost(self.error or Unreachable(f"{self.host.name}: the connection broke"))
+
+    async def _dial(self) -> Link:
+        self._broken.clear()
+        link = await Link.open(self.host, self._root, self._received, self._closed)
+        self._heard = time.monotonic()
+        try:
+            self.link, self.error, self.since = link, None, time.time()
+            await self._greet(link)
+        except BaseException:
+            link.close()
+            raise
+        self._tried.set()
+        return link
+
+    async def _watch(self, link: Link) -> None:
+        """Until it breaks, or is silent although it should speak every few seconds."""
+        while not link.closed:
+            left_s = self._silence_s - (time.monotonic() - self._heard)
+            if left_s <= 0:
+                link.close()
+                return
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._broken.wait()
+            except TimeoutError:
+                pass
+
+    def _received(self, header: dict[str, Any], blob: bytes) -> None:
+        self._heard = time.monotonic()
+        self._event(header, blob)
+
+    def _closed(self, error: HostError) -> None:
+        self.error = error
+        self._broken.set()
+
+    def _lost(self, error: HostError) -> None:
+        if self.link is not None or self.error is None:
+            self.since = time.time()
+        self.link, self.error = None, error
+        self._down(error)
+        self._tried.set()
+
+    async def _sleep(self, pause_s: float) -> None:
+        try:
+            async with asyncio.timeout(pause_s * random.uniform(0.8, 1.2)):
+                await self._redial.wait()
+        except TimeoutError:
+            pass
+        self._redial.clear()
