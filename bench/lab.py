@@ -1,4 +1,4 @@
-"""A `tow` of its own for a benchmark: four real ssh hosts, an Engine, and nothing left afterwards."""
+"""A `tow` of its own for a benchmark: four real ssh hosts, an Engine, nothing left afterwards."""
 
 import contextlib
 import os
@@ -16,7 +16,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from testbed.hosts import Hosts  # noqa: E402
 from testbed.leftovers import stop_all  # noqa: E402
-
 from towline.cli.engine import Engine  # noqa: E402
 
 TOW = Path(sys.executable).parent / "tow"

@@ -27,4 +27,5 @@ class Verdict:
 
     def __str__(self) -> str:
         measured = f"{self.value:.2f} {self.unit}"
-        return f"{self.what:44} {measured:>12} {self.target:>14}  {'holds' if self.holds else 'MISSED'}"
+        outcome = "holds" if self.holds else "MISSED"
+        return f"{self.what:44} {measured:>12} {self.target:>14}  {outcome}"

@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,15 @@ def part_of(module: str) -> str:
     return words[1] if len(words) > 1 else ""
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
     """Line and absolute dotted name of everything a file imports, also inside functions."""
     package = ["towline", *path.relative_to(PACKAGE).parent.parts]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -76,7 +82,7 @@ def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
 
 def functions(path: Path) -> Iterator[tuple[int, str, int]]:
     """Line, name and length of every function of a file, decorators not counted."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -123,7 +129,7 @@ def test_pure_parts_neither_open_files_nor_print(part: str) -> None:
     calls = [
         f"{named(path)}:{node.lineno}: {node.func.id}()"
         for path in python_files(PACKAGE / part)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in {"open", "print", "input", "__import__", "exec", "eval"}
@@ -148,7 +154,7 @@ def test_what_runs_on_machines_imports_itself_relatively() -> None:
     absolute = [
         f"{named(path)}:{node.lineno}"
         for path in python_files(PACKAGE / "agent" / "remote")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if (isinstance(node, ast.ImportFrom) and not node.level and "towline" in str(node.module))
         or (isinstance(node, ast.Import) and any("towline" in a.name for a in node.names))
     ]

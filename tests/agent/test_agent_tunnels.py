@@ -106,3 +106,10 @@ def test_only_the_machine_itself_can_be_dialled(agent: Driver, host: str) -> Non
     with pytest.raises(AgentError) as refused:
         agent.call("dial", stream=1, port=80, host=host)
     assert refused.value.code == "denied"
+
+
+def test_localhost_is_also_the_address_of_version_six(agent: Driver) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
+        agent.call("dial", stream=1, port=listener.getsockname()[1], host="localhost")
+        connection, _ = listener.accept()
+        connection.close()

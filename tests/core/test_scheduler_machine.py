@@ -1,10 +1,10 @@
 """Random events: whatever happens, nothing is over-allocated, lost, or placed twice."""
 
-from builders import a_gpu, a_machine
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from builders import a_gpu, a_machine
 from towline.core.scheduler import Scheduler, Waiting
 from towline.model.machine import Machine, Slot
 from towline.model.request import GpuNeed, Group, Need, Request

@@ -172,9 +172,9 @@ class Link(asyncio.SubprocessProtocol):
             self._fail(Unusable(f"{self.host.name}: its login prints without end"))
 
     def _booted(self, word: str, rest: bytes) -> None:
-        if word in ("need", "have"):
-            if word == "need":
-                self._write(agent_package().zipped)
+        if word == "need":
+            self._write(agent_package().zipped)
+        elif word == "have":
             self._unpacker = Unpacker()
             self._unpack(rest)
         elif word == "no-python":

@@ -26,23 +26,23 @@ if sys.version_info < (3, 6):
 import errno, io, shutil, tempfile, zipfile
 root = os.path.abspath(os.path.expanduser({root!r}))
 home = os.path.join(root, "agent", {digest!r})
+def unpack(data):
+    fresh = tempfile.mkdtemp(dir=os.path.dirname(home))
+    try:
+        zipfile.ZipFile(io.BytesIO(data)).extractall(fresh)
+        os.rename(fresh, home)
+    except OSError:
+        shutil.rmtree(fresh, True)
+        if not os.path.isdir(home): raise
 try:
-    if os.path.isdir(home):
-        say("have")
-    else:
+    if not os.path.isdir(home):
         for folder in (root, os.path.dirname(home)):
             os.makedirs(folder, 0o700, exist_ok=True)
         say("need")
-        fresh = tempfile.mkdtemp(dir=os.path.dirname(home))
-        data = b""
-        while len(data) < {size}:
-            data += take({size} - len(data))
-        zipfile.ZipFile(io.BytesIO(data)).extractall(fresh)
-        try:
-            os.rename(fresh, home)
-        except OSError:
-            shutil.rmtree(fresh, True)
-            if not os.path.isdir(home): raise
+        data = take({size})
+        if len(data) < {size}: sys.exit(3)
+        unpack(data)
+    say("have")
 except OSError as problem:
     say("error " + str(problem)); sys.exit(3)
 sys.path.insert(0, home)

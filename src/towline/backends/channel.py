@@ -71,8 +71,8 @@ class Channel:
         """Try now, not when the back-off says."""
         self._redial.set()
 
-    async def reach(self, timeout_s: float = 40.0) -> Link:
-        """The open channel, waiting for it if need be."""
+    async def reach(self, timeout_s: float = 40.0, patient: bool = True) -> Link:
+        """The open channel, waiting for it if need be; not `patient`: for one try."""
         self.open()
         if self.error is not None:
             self.redial()
@@ -81,7 +81,7 @@ class Channel:
                 while self.link is None:
                     self._tried.clear()
                     await self._tried.wait()
-                    if self.error is not None and not self.error.transient:
+                    if self.error is not None and not (patient and self.error.transient):
                         raise self.error
         except TimeoutError:
             raise self.error or Unreachable(f"{self.host.name}: does not answer") from None

@@ -105,8 +105,8 @@ class Driver:
     def error(self) -> HostError | None:
         return self.channel.error
 
-    async def reach(self, timeout_s: float = 40.0) -> Link:
-        return await self.channel.reach(timeout_s)
+    async def reach(self, timeout_s: float = 40.0, patient: bool = True) -> Link:
+        return await self.channel.reach(timeout_s, patient)
 
     async def close(self) -> None:
         await self.channel.close()

@@ -64,6 +64,8 @@ class Machines:
         self._gangs: dict[tuple[int, int], list[tuple[Driver, Wanted]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._recovered = False
+        #: Called with a cluster's name: makes its machines known again if they once were.
+        self.rejoin: Callable[[str], None] = lambda cluster: None
 
     def recovered(self) -> None:
         """Every process that should be somewhere is known now: what else runs is left over."""
@@ -299,6 +301,9 @@ class Machines:
                 f"job {job.id} has {count} process{'es' if count > 1 else ''}, no number {rank}"
             )
         machine = job.attempt.placement[rank].machine
+        if machine not in self.drivers:
+            # An earlier Engine used it, and this one has had no need to yet.
+            self.rejoin(job.spec.cluster)
         driver = self.drivers.get(machine)
         if driver is None:
             raise NotFound(

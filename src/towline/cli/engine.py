@@ -38,6 +38,7 @@ class ApiError(TowlineError):
         )
         self.code = str(error.get("code") or "error")
         self.exit_code = exit_code
+        self.engine_version = ""
         #: How to log in to the machine that wants a password or a second factor.
         self.login: dict[str, Any] | None = error.get("login")
 
@@ -47,6 +48,8 @@ class Engine:
 
     def __init__(self, paths: Paths | None = None) -> None:
         self.paths = paths or home_paths()
+        #: The Engine is newer than this command, which began before an upgrade: they get along.
+        self._outdated = False
 
     def call(self, method: str, target: str, body: Any = None, *, repeat: bool = False) -> Any:
         """The JSON answer to one request; `repeat` says that doing it twice does no harm."""
@@ -110,7 +113,9 @@ class Engine:
             return self._open_once(method, target, body, key)
         except ApiError as error:
             if error.code == "version":
-                self.retire()
+                self._outdated = _is_newer(error.engine_version)
+                if not self._outdated:
+                    self.retire()
             elif not _logged_in(self, error):
                 raise
         return self._open_once(method, target, body, key)
@@ -149,14 +154,16 @@ class Engine:
         return json.loads(text) if text else {}
 
     def _open_once(self, method: str, target: str, body: bytes | Upload | None, key: str) -> Reply:
-        headers = {"Towline-Version": __version__}
+        headers = {} if self._outdated else {"Towline-Version": __version__}
         if key:
             headers["Idempotency-Key"] = key
         reply = request(connect_or_start(self.paths), method, target, body, headers)
         if reply.status < 400:
             return reply
         with reply:
-            raise _refusal(reply)
+            error = _refusal(reply)
+        error.engine_version = reply.headers.get("towline-version", "")
+        raise error
 
 
 def connect_or_start(paths: Paths) -> socket:
@@ -231,8 +238,25 @@ def _refusal(reply: Reply) -> ApiError:
         return ApiError({"text": text, "hint": "its log may tell: tow engine log"})
 
 
+def _is_newer(version: str) -> bool:
+    return _numbers(version) > _numbers(__version__)
+
+
+def _numbers(version: str) -> list[int]:
+    """`1.10.2` as numbers, up to the first part that is none."""
+    numbers = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return numbers
+
+
 def _logged_in(engine: Engine, error: ApiError) -> bool:
-    if not error.login:
+    from towline.cli.terminal import interactive
+
+    # In a pipe nobody can be asked; the error says what to type on a terminal.
+    if not error.login or not interactive():
         return False
     from towline.cli.login import log_in
 

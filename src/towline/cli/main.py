@@ -34,6 +34,11 @@ COMMANDS = {
         "exec": "run a command beside a job",
         "forward": "reach a port of a job from this machine",
     },
+    "What was submitted": {
+        "diff": "what changed since a job was submitted",
+        "checkout": "bring the submitted version back as a folder",
+        "snapshots": "list and forget the branches that record dirty trees",
+    },
     "Places": {
         "clusters": "list, add and remove clusters",
         "machines": "list machines and what is free on them",

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from math import inf
 
+from towline.core.bucket import Bucket
 from towline.core.placement import Lacking, Seat, fill, total_rooms
 from towline.core.pool import Shelf
-from towline.core.queue import Bucket
 from towline.core.room import Room
 from towline.core.want import GPU_WEIGHT, Want
 
 #: Machines considered per family and process; enough to find a good one, too few to be slow.
-CONSIDERED = 4
+CONSIDERED = 8
 #: Up to so many machines, all are considered.
 FEW = 12
 #: Machines tried before a job is held to fit nowhere because of what others use.
@@ -108,14 +108,19 @@ Ends = Callable[[int], float]
 def reserve(
     bucket: Bucket, shelves: list[Shelf], accept: Callable[[Room], bool], ends: Ends, now: float
 ) -> Reservation | None:
-    """Keep the machines where a bucket's first job can start soonest, or with the least to drain."""
+    """Seats where a bucket's first job can start soonest, or with the least to drain."""
     count = sum(count for count, _ in bucket.groups)
 
     def rooms_for(want: Want) -> Iterator[Room]:
-        found = list(considered(shelves, want, accept, CONSIDERED + count))
-        found.sort(key=lambda room: (free_at(room, [want], ends, now), to_drain(room, want)))
+        found = sorted(
+            considered(shelves, want, accept, CONSIDERED + count),
+            key=lambda room: to_drain(room, want),
+        )
+        close = sorted(
+            found[: CONSIDERED + count], key=lambda room: free_at(room, [want], ends, now)
+        )
         rest = (room for room in total_rooms(shelves, want) if accept(room))
-        return chain(found, islice(rest, MOST_TRIED + count))
+        return chain(close, found[CONSIDERED + count :], islice(rest, MOST_TRIED + count))
 
     seats = fill(
         bucket.groups,
@@ -146,7 +151,7 @@ def considered(
 
 
 def free_at(room: Room, wants: list[Want], ends: Ends, now: float) -> float:
-    """When these wants fit on a machine by the time limits of what runs there; infinite if unknown."""
+    """When these wants fit by the time limits of what runs there; infinite if unknown."""
     until = sorted((ends(job), job) for job in room.jobs)
     if until and until[0][0] == inf:
         return inf

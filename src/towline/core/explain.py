@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from towline.core.backfill import Reservation
+from towline.core.bucket import Bucket
 from towline.core.placement import Lacking, Search, bare_room
 from towline.core.pool import Pool
-from towline.core.queue import Bucket
 from towline.core.room import GpuRoom, Room
 from towline.core.want import Want
 
@@ -145,7 +145,8 @@ def lack_of_gpus(bare: Room, want: Want) -> str:
         if not named:
             return f"has no {name or 'GPU'}" + (f" (it has {has})" if has else "")
         if len(named) < count:
-            return f"has {len(named)} {name or 'GPUs'}, {count} are asked for"
+            what = name or ("GPU" if len(named) == 1 else "GPUs")
+            return f"has {len(named)} {what}, {count} are asked for"
         if sum(1 for gpu in named if gpu.takes(want)) < count:
             most = max(gpu.total for gpu in named)
             return f"its GPUs have up to {size(most)}, {size(want.gpu_mem)} are asked for"
@@ -178,21 +179,21 @@ def shortage_of_gpus(room: Room, want: Want) -> str:
     matching = [gpu for gpu in room.gpus if gpu.kind in kinds]
     names = ", ".join(dict.fromkeys(name for _, name in want.gpus if name))
     many = len(matching) != 1
-    text = f"{len(matching)} GPU{'s' if many else ''} match{'' if many else 'es'} {names}"
-    if not names:
-        text = f"{len(matching)} GPU{'s' if many else ''}"
+    text = f"{len(matching)} GPU{'s' if many else ''}"
+    if names:
+        text += f" match{'' if many else 'es'} {names}"
     uses: dict[str, int] = {}
     for gpu in matching:
         if not gpu.takes(want):
             use = used_by(room, gpu)
             uses[use] = uses.get(use, 0) + 1
-    parts = [
-        f"{count} {'is used ' if not place else ''}{use}"
-        for place, (use, count) in enumerate(uses.items())
-    ]
-    if uses and next(iter(uses.values())) != 1:
-        parts[0] = parts[0].replace("is used", "are used", 1)
-    return ", ".join([text, *parts]) if want.reserved else ", ".join([text, *parts, too_much(want)])
+    parts = [text]
+    for use, count in uses.items():
+        verb = "" if len(parts) > 1 else "is used " if count == 1 else "are used "
+        parts.append(f"{count} {verb}{use}")
+    if not want.reserved:
+        parts.append(share_of(want))
+    return ", ".join(parts)
 
 
 def used_by(room: Room, gpu: GpuRoom) -> str:
@@ -210,13 +211,16 @@ def used_by(room: Room, gpu: GpuRoom) -> str:
     return f"by other programs ({foreign.foreign_util:.0%})"
 
 
-def too_much(want: Want) -> str:
+def share_of(want: Want) -> str:
+    """What a process asks of a GPU it shares."""
     parts = []
     if want.gpu_mem:
         parts.append(size(want.gpu_mem))
     if want.gpu_util:
-        parts.append(f"{want.gpu_util / 1000:.0%} of its time")
-    return f"and {' and '.join(parts) or 'a share'} of one that nobody reserved is asked for"
+        parts.append(f"{want.gpu_util / 1000:.0%} of the time")
+    if not parts:
+        return "and a share of a GPU is asked for"
+    return f"and {' and '.join(parts)} of a GPU are asked for"
 
 
 def closest(pool: Pool, cluster: str, owner: str, lacking: Lacking) -> str:

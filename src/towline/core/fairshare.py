@@ -1,9 +1,9 @@
 """Fair share: who used much lately comes later, and what was used is forgotten with time.
 
-An owner's usage u follows u' = rate - decay * u, with the rate of what runs now, so that it is exact
-at any time without touching it in between. Its share of everybody's usage is turned into seconds: to
-have used everything counts as if the job had come a day later. A job that has waited a day longer
-than another therefore comes first whoever used what, and nobody waits for ever.
+An owner's usage u follows u' = rate - decay * u, with the rate of what runs now, so that it is
+exact at any time without touching it in between. Its share of everybody's usage is turned into
+seconds: to have used everything counts as if the job had come a day later. A job that has waited a
+day longer than another therefore comes first whoever used what, and nobody waits for ever.
 """
 
 from math import exp, log
@@ -13,6 +13,8 @@ HALF_LIFE_S = 86_400.0
 FULL_SHARE_S = 86_400.0
 #: What starts now counts at once as if it had run for so long, so that owners take turns.
 AHEAD_S = 60.0
+#: Penalties are worked out anew after so long, or when the owner's jobs start or end.
+FRESH_S = 1.0
 
 _DECAY = log(2) / HALF_LIFE_S
 
@@ -68,3 +70,24 @@ class Shares:
         if account is None or total <= 0:
             return 0.0
         return FULL_SHARE_S * min(1.0, account.weigh(now) / total)
+
+
+class Penalties(dict[str, float]):
+    """Every owner's penalty as of about now, worked out when asked for."""
+
+    def __init__(self, shares: Shares) -> None:
+        super().__init__()
+        self._shares = shares
+        self._since = 0.0
+        self._now = 0.0
+
+    def at(self, now: float) -> "Penalties":
+        if not self._since <= now < self._since + FRESH_S:
+            self.clear()
+            self._since = now
+        self._now = now
+        return self
+
+    def __missing__(self, owner: str) -> float:
+        penalty = self[owner] = self._shares.penalty_s(owner, self._now)
+        return penalty

@@ -30,7 +30,7 @@ def check_sums(room: Room) -> None:
     for job, processes in room.jobs.items():
         for want, gpus in processes:
             fresh.take(job, want, gpus)
-    for name in ("cpu_free", "mem_free", "processes", "held"):
+    for name in ("cpu_free", "mem_free", "processes", "held", "idle"):
         assert getattr(fresh, name) == getattr(room, name), f"{room.name}: {name}"
     for counted, gpu in zip(fresh.gpus, room.gpus, strict=True):
         same = (counted.users, counted.held, counted.mem_free, counted.util_free)

@@ -1,17 +1,16 @@
 """All machines, indexed so that the tightest fit is found without looking at every machine.
 
-Machines alike in clusters, owners and GPU models form a family. Within a family they are grouped by
-level: how many GPUs are idle, and coarse steps of free CPUs and memory. A search starts at the level
-of what is asked for and goes up, so the first machine that fits leaves the least over.
+Machines alike in clusters, owners and GPU models form a family. Within a family they are grouped
+by level: how many GPUs are idle, and coarse steps of free CPUs and memory. A search starts at the
+level of what is asked for and goes up, so the first machine that fits leaves the least over.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from heapq import merge
 from itertools import chain
 from operator import ge, itemgetter
 from typing import TypeVar
-
-from sortedcontainers import SortedList
 
 from towline.core.room import Family, Room
 from towline.core.want import CPU_OVERLOAD, Want, level
@@ -34,7 +33,7 @@ class Levels:
 
     def __init__(self) -> None:
         self._groups: dict[Level, dict[str, Room]] = {}
-        self._order: SortedList = SortedList()
+        self._order: list[Level] = []
 
     def move(self, room: Room, old: Level | None, new: Level | None) -> None:
         if old == new:
@@ -44,16 +43,18 @@ class Levels:
             del group[room.name]
             if not group:
                 del self._groups[old]
-                self._order.remove(old)
+                del self._order[bisect_left(self._order, old)]
         if new is not None:
             if new not in self._groups:
                 self._groups[new] = {}
-                self._order.add(new)
+                insort(self._order, new)
             self._groups[new][room.name] = room
 
     def at_least(self, low: Level) -> Iterator[tuple[Level, Room]]:
         """Rooms that have at least `low` in every respect, the tightest first."""
-        for found in self._order.irange(low):
+        order = self._order
+        for place in range(bisect_left(order, low), len(order)):
+            found = order[place]
             if all(map(ge, found, low)):
                 for room in self._groups[found].values():
                     yield found, room
@@ -285,7 +286,7 @@ def free_level(room: Room, shelf: Shelf) -> Level:
     empty = int(not room.processes)
     cpu, mem = level(room.cpu_free), level(room.mem_free)
     if len(shelf.kinds) < 2:
-        return (room.idle() if room.gpus else 0, empty, cpu, mem)
+        return (room.idle if room.gpus else 0, empty, cpu, mem)
     idle = [0] * len(shelf.kinds)
     for gpu in room.gpus:
         if not gpu.users and not gpu.busy:
@@ -296,6 +297,8 @@ def free_level(room: Room, shelf: Shelf) -> Level:
 def part_level(room: Room) -> Level | None:
     """The most that is left on any GPU in use; None if there is no such GPU."""
     mem = util = -1
+    if len(room.gpus) == room.idle:
+        return None
     for gpu in room.gpus:
         if (gpu.users or gpu.busy) and not gpu.held:
             mem, util = max(mem, gpu.mem_free), max(util, gpu.util_free)

@@ -1,4 +1,4 @@
-"""The room on one machine: what it has, what others use, what our jobs take, and who fits beside them."""
+"""The room on one machine: what it has, what others and our jobs use, and who still fits."""
 
 from collections.abc import Iterable, Sequence
 
@@ -107,6 +107,7 @@ class Room:
         "free_level",
         "gpus",
         "held",
+        "idle",
         "jobs",
         "kept",
         "machine",
@@ -126,6 +127,8 @@ class Room:
         self.cpu_free = 0
         self.mem_free = 0
         self.gpus: list[GpuRoom] = []
+        #: How many GPUs nobody uses.
+        self.idle = 0
         self.processes = 0
         #: Processes here that asked for the whole machine.
         self.held = 0
@@ -146,6 +149,7 @@ class Room:
         self.cpu_free = round(machine.cpus * CPU_OVERLOAD) - round(machine.foreign_cpus * 1000)
         self.mem_free = machine.mem_mb - machine.foreign_mem_mb
         self.gpus = [GpuRoom(gpu, family.kinds.index(plain(gpu.model))) for gpu in machine.gpus]
+        self.idle = sum(1 for gpu in self.gpus if not gpu.busy)
         self.processes = 0
         self.held = 0
         for processes in self.jobs.values():
@@ -162,12 +166,8 @@ class Room:
             and self.family is not None
         )
 
-    def idle(self) -> int:
-        """How many GPUs nobody uses."""
-        return sum(1 for gpu in self.gpus if not gpu.users and not gpu.busy)
-
     def choose(self, want: Want, beside: "Room | None" = None) -> tuple[int, ...] | None:
-        """The GPUs this process would get, or None if it does not fit here (and `beside` as well)."""
+        """The GPUs this process would get, or None if it does not fit here and on `beside`."""
         if not self.has_room(want) or (beside is not None and not beside.has_room(want)):
             return None
         if not want.gpus:
@@ -215,12 +215,17 @@ class Room:
         if want.exclusive:
             self.held += sign
         for index in gpus:
-            if index < len(self.gpus) and self.gpus[index].index == index:
-                self.gpus[index].use(want, sign)
-            else:
-                for gpu in self.gpus:
-                    if gpu.index == index:
-                        gpu.use(want, sign)
+            gpu = self._gpu(index)
+            if gpu is not None:
+                gpu.use(want, sign)
+                if not gpu.busy and gpu.users == (sign > 0):
+                    self.idle -= sign
+
+    def _gpu(self, index: int) -> GpuRoom | None:
+        """The GPU of this index, which mostly is its place as well."""
+        if index < len(self.gpus) and self.gpus[index].index == index:
+            return self.gpus[index]
+        return next((gpu for gpu in self.gpus if gpu.index == index), None)
 
     def copy(self) -> "Room":
         """A twin to try things on."""
@@ -232,9 +237,11 @@ class Room:
         twin.cpu_free = self.cpu_free
         twin.mem_free = self.mem_free
         twin.gpus = [gpu.copy() for gpu in self.gpus]
+        twin.idle = self.idle
         twin.processes = self.processes
         twin.held = self.held
-        twin.jobs = {job: list(processes) for job, processes in self.jobs.items()}
+        # The lists are shared: a twin lets jobs go, and takes only ones the room does not have.
+        twin.jobs = dict(self.jobs)
         twin.kept = self.kept
         twin.excused = self.excused
         twin.free_level = self.free_level

@@ -10,12 +10,13 @@ from math import inf
 from msgspec import Struct
 
 from towline.core.backfill import Reservation
+from towline.core.bucket import Bucket, Waiting
 from towline.core.explain import Explanation, closest, explain_waiting, why_not_now
-from towline.core.fairshare import Shares
+from towline.core.fairshare import Penalties, Shares
 from towline.core.invariants import check
 from towline.core.placement import Groups, Lacking, Search, Seat, ever_fits
 from towline.core.pool import Pool
-from towline.core.queue import Bucket, Queue, Waiting
+from towline.core.queue import Queue
 from towline.core.room import Room
 from towline.core.turn import Turn
 from towline.core.want import Want, wants_of
@@ -47,6 +48,7 @@ class Scheduler:
         self.pool = Pool()
         self.queue = Queue()
         self.shares = Shares()
+        self.penalties = Penalties(self.shares)
         #: cluster -> what is kept for the job that is next there.
         self.heads: dict[str, Reservation] = {}
         self.running: dict[int, Running] = {}
@@ -87,6 +89,7 @@ class Scheduler:
         if job is None:
             return
         self.shares.stop(job.owner, job.weight, now)
+        self.penalties.pop(job.owner, None)
         for name in dict.fromkeys(slot.machine for slot in job.placement):
             room = self.pool.give(job_id, name)
             if room is not None and isinstance(room.kept, Reservation):
@@ -138,7 +141,7 @@ class Scheduler:
         return explain_waiting(self, job_id, now)
 
     def impossible(self, cluster: str, request: Request, owner: str) -> str | None:
-        """Why no machines could ever satisfy a request, or None if they could (or none is known)."""
+        """Why no machines could ever satisfy a request; None if they could, or none is known."""
         if self._impossible_at != self.pool.make_up:
             self._impossible.clear()
             self._impossible_at = self.pool.make_up
@@ -227,6 +230,7 @@ class Scheduler:
         ends = started + limit_s if limit_s else inf
         self.running[job_id] = Running(owner, weight, placement, ends)
         self.shares.start(owner, weight, started)
+        self.penalties.pop(owner, None)
 
     def _follow(self, room: Room) -> None:
         """After a change of a machine: whatever is kept there must still fit."""

@@ -1,19 +1,19 @@
 """One round of decisions: ranked jobs against the machines that were freed.
 
 A kind of request takes part if it has a bucket that was never tried, or if a freed machine may take
-one of its processes. While a cluster has no reserved head, all of its buckets are walked in the order
-of their ranks as well, because the best-ranked job that does not fit must become the head before any
-job behind it is placed.
+one of its processes. While a cluster has no reserved head, all of its buckets are walked in the
+order of their ranks as well, because the best-ranked job that does not fit must become the head
+before any job behind it is placed.
 """
 
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
 from towline.core.backfill import Reservation, reserve
-from towline.core.fairshare import Shares
+from towline.core.bucket import Bucket
+from towline.core.lanes import Kind, Lane, Lanes, Rank
 from towline.core.placement import Lacking, Search, Seat
-from towline.core.queue import Bucket, Kind, Lane, Lanes, Rank
 from towline.core.room import Room
 from towline.core.want import Want
 from towline.model.machine import Placement
@@ -31,19 +31,6 @@ MOST_HEADS = 8
 FLOOD = 64
 
 
-class Penalties(dict[str, float]):
-    """Every owner's penalty as of now, worked out when asked for."""
-
-    def __init__(self, shares: Shares, now: float) -> None:
-        super().__init__()
-        self._shares = shares
-        self._now = now
-
-    def __missing__(self, owner: str) -> float:
-        penalty = self[owner] = self._shares.penalty_s(owner, self._now)
-        return penalty
-
-
 class Turn:
     def __init__(self, scheduler: "Scheduler", number: int, now: float) -> None:
         self.scheduler = scheduler
@@ -57,7 +44,7 @@ class Turn:
         self._heap: list[tuple[Rank, int, Lanes | Bucket]] = []
         self._pushed = 0
         self._queued: set[Lanes] = set()
-        self._penalties = Penalties(scheduler.shares, now)
+        self._penalties = scheduler.penalties.at(now)
         self._refused: dict[str, int] = {}
         self._passed: dict[str, int] = {}
         self._heads_tried: dict[str, int] = {}
@@ -93,9 +80,8 @@ class Turn:
         for cluster in touched:
             head = heads.get(cluster)
             if head is not None:
-                self._heap.append(((-head.bucket.priority, -inf, 0), 0, head.bucket))
+                self._push((-head.bucket.priority, -inf, 0), head.bucket)
             self._enter_all(cluster)
-        heapify(self._heap)
 
     def _enter_all(self, cluster: str) -> None:
         """Let a cluster's kinds take part, and all of its buckets where a head is wanted."""
@@ -103,33 +89,47 @@ class Turn:
         if everyone is not None:
             if self._wants_head(cluster, next(iter(everyone.priorities))):
                 self._enter(everyone)
-            for kind in self.scheduler.queue.kinds[cluster].values():
-                if self._may_fit(kind):
-                    self._enter(kind)
+            for kind in self._hopeful(cluster):
+                self._enter(kind)
+
+    def _hopeful(self, cluster: str) -> list[Kind]:
+        """The kinds of a cluster of which a bucket may fit now."""
+        queue, rooms = self.scheduler.queue, self.pool.freed.values()
+        most_idle = max((room.idle for room in rooms), default=0)
+        found = [kind for kind in queue.fresh if kind.cluster == cluster]
+        for idle, kinds in queue.kinds[cluster].items():
+            if idle <= most_idle:
+                found += [kind for kind in kinds.values() if not kind.fresh and self._may_fit(kind)]
+        return found
 
     def _enter(self, lanes: Lanes) -> None:
         if lanes not in self._queued:
             best = lanes.best(self.number, self._penalties)
             if best is not None:
                 self._queued.add(lanes)
-                self._pushed += 1
-                heappush(self._heap, (best[0], self._pushed, lanes))
+                self._push(best[0], lanes)
+
+    def _push(self, rank: Rank, item: Lanes | Bucket) -> None:
+        self._pushed += 1
+        heappush(self._heap, (rank, self._pushed, item))
 
     def _may_fit(self, kind: Kind) -> bool:
         """Whether trying the buckets of a kind has a point."""
-        if kind.fresh or len(self.pool.freed) > FLOOD:
+        pool = self.pool
+        if kind.fresh:
             return True
-        if kind.version != self.pool.version:
-            kind.version = self.pool.version
-            kind.possible = False
-            for room in self.pool.freed.values():
-                level = room.free_level
+        if kind.version == pool.version:
+            return kind.possible
+        kind.version = pool.version
+        kind.possible = len(pool.freed) > FLOOD
+        if not kind.possible:
+            cpu, mem, idle = kind.cpu, kind.mem, kind.idle
+            for room in pool.freed.values():
                 if (
-                    level is not None
-                    and room.cpu_free >= kind.cpu
-                    and level[0] >= kind.idle
-                    and room.mem_free >= kind.mem
-                    and may_take(room, kind)
+                    room.cpu_free >= cpu
+                    and room.mem_free >= mem
+                    and room.idle >= idle
+                    and ((kind.plain and not room.held and not room.kept) or may_take(room, kind))
                 ):
                     kind.possible = True
                     break
@@ -152,8 +152,10 @@ class Turn:
     def _try_best(self, rank: Rank, lanes: Lanes) -> None:
         """Try the best bucket of a kind or cluster; if it is refused, it may become the head."""
         cluster = lanes.cluster
-        walk = not isinstance(lanes, Kind)
-        if walk and not self._wants_head(cluster, -rank[0]):
+        if isinstance(lanes, Kind):
+            if not self._may_fit(lanes):
+                return
+        elif not self._wants_head(cluster, -rank[0]):
             return
         best = lanes.best(self.number, self._penalties)
         if best is None:
@@ -163,10 +165,7 @@ class Turn:
             self._enter(lanes)
             return
         assert bucket.kind is not None
-        hope = self._may_fit(bucket.kind)
-        if not hope and not walk:
-            return
-        if hope and self._is_news(bucket):
+        if self._may_fit(bucket.kind) and self._is_news(bucket):
             go_on = self._try(bucket, lane, lanes)
         else:
             self._refuse(bucket, lane)
@@ -188,6 +187,7 @@ class Turn:
             return True
         assert bucket.kind is not None
         bucket.kind.lack = seats
+        bucket.kind.blocked = True
         return lanes is not bucket.kind
 
     def _refuse(self, bucket: Bucket, lane: Lane) -> None:
@@ -232,7 +232,6 @@ class Turn:
         scheduler, cluster = self.scheduler, bucket.cluster
         head = scheduler.heads.get(cluster)
         self._started.append(scheduler.start(bucket, seats, self.now))
-        self._penalties.pop(bucket.owner, None)
         assert bucket.kind is not None
         bucket.kind.lack = None
         if head is not None and cluster not in scheduler.heads:
@@ -246,12 +245,12 @@ class Turn:
     def _seats(self, bucket: Bucket, search: Search) -> list[Seat] | Lacking:
         """Seats for the first job of a bucket, looking no further than there is news."""
         freed = self.pool.freed
-        if bucket.blocked and len(freed) <= FLOOD:
+        assert bucket.kind is not None
+        if (bucket.blocked or bucket.kind.blocked) and len(freed) <= FLOOD:
             rooms = [room for room in freed.values() if search.may_use(room)]
             if bucket.single:
                 rooms.sort(key=lambda room: room.free_level or ())
                 return search.first_of(bucket.groups[0][1], rooms)
-            assert bucket.kind is not None
             lack = bucket.kind.lack
             if lack is not None:
                 lack.count -= sum(contribution(room, lack) for room in rooms)
@@ -303,6 +302,7 @@ def may_take(room: Room, kind: Kind) -> bool:
 
 
 def fits_loosely(room: Room, want: Want) -> bool:
+    """Whether a want may fit on a room; quick, and never wrong when it says no."""
     if not room.has_room(want):
         return False
     if not want.gpus:
@@ -310,7 +310,13 @@ def fits_loosely(room: Room, want: Want) -> bool:
     assert room.family is not None
     if room.family.match(want) is None:
         return False
-    return sum(1 for gpu in room.gpus if gpu.takes(want)) >= want.gpu_count
+    if want.whole and len(room.family.kinds) == 1:
+        return room.idle >= want.gpu_count
+    taking = 0
+    for gpu in room.gpus:
+        if gpu.takes(want):
+            taking += 1
+    return taking >= want.gpu_count
 
 
 def contribution(room: Room, lack: Lacking) -> int:

@@ -4,8 +4,9 @@ import os
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from towline.config.settings import Cluster, Config, MachinesCluster
+from towline.config.settings import Cluster, Config, MachinesCluster, SnapshotSettings
 from towline.errors import NotFound, UsageError
 from towline.model.grammar import combine, format_request
 from towline.model.job import JobSpec
@@ -34,6 +35,9 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     retries: str | int | None = None
     priority: str | int | None = None
     setup: str | None = None
+    #: Patterns of what travels besides, and of what stays here.
+    include: list[str] = field(default_factory=list)
+    exclude: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"JobAsk({self.argv!r})"
@@ -49,6 +53,14 @@ def cluster_of(ask_cluster: str | None, config: Config) -> tuple[str, Cluster]:
             f"`tow clusters add {name} MACHINE...` makes one",
         )
     return name, cluster
+
+
+def snapshot_settings(ask: JobAsk, config: Config) -> SnapshotSettings:
+    """What of the folder travels: the configuration's patterns and this submission's."""
+    base = config.snapshot
+    return replace(
+        base, include=[*base.include, *ask.include], exclude=[*base.exclude, *ask.exclude]
+    )
 
 
 def request_from(ask: JobAsk, config: Config) -> Request:

@@ -2,31 +2,29 @@
 
 import asyncio
 import getpass
-from collections.abc import Iterable
 from typing import Any
-
-from msgspec.structs import replace
 
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.config.load import load_with_sources
 from towline.config.paths import Paths
-from towline.config.settings import Config, MachinesCluster
-from towline.core.scheduler import Waiting
+from towline.config.settings import MachinesCluster
 from towline.core.usage import usage_of
-from towline.engine.ask import JobAsk, checked_folder, cluster_of, spec_from
+from towline.engine.ask import cluster_of
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
 from towline.engine.forwards import Forwards
-from towline.errors import HostError, Impossible, NotFound
+from towline.engine.intake import Intake
+from towline.engine.versions import Versions
+from towline.errors import NotFound
 from towline.hosts.ssh import needs_person
-from towline.model.job import Job, JobSpec, State, key_of, view
+from towline.model.job import Job, State, key_of, view
 from towline.model.machine import Machine
-from towline.model.odd_text import keepable
-from towline.snapshot.take import HashCache, Snapshot, take_snapshot
 
 #: How long a submission waits for machines that were never met before.
 _FIRST_MEETING_S = 20.0
+#: How long a look at the machines waits for one; and for one that did not answer before.
+_LOOK_S, _LOOK_AGAIN_S = 8.0, 2.0
 _LARGEST = 10
 
 
@@ -38,8 +36,12 @@ class Desk:
         self.clusters = Clusters(machines, engine.store, paths)
         self.forwards = Forwards(engine, machines)
         self.owner = getpass.getuser()
-        self._hashes = HashCache()
+        #: Requests that are being answered.
+        self.visitors = 0
+        self.intake = Intake(engine, machines, self.clusters, paths.config_file, self.owner)
+        self.versions = Versions(engine, self.intake, machines.blobs)
         engine.backend = machines
+        machines.rejoin = lambda name: self.clusters.rejoin({name})
 
     async def open(self) -> None:
         """Take up what an earlier Engine left."""
@@ -60,9 +62,6 @@ class Desk:
 
     # --- configuration -----------------------------------------------------------------------
 
-    def config(self, cwd: str | None) -> Config:
-        return load_with_sources(self.paths.config_file, cwd)[0]
-
     def cluster_list(self, cwd: str | None) -> list[dict[str, Any]]:
         config, sources = load_with_sources(self.paths.config_file, cwd)
         return [
@@ -78,131 +77,7 @@ class Desk:
             for name, cluster in config.clusters.items()
         ]
 
-    def join(self, cwd: str | None, name: str | None) -> tuple[str, list[Driver]]:
-        """Make sure a cluster's machines are (being) connected."""
-        config = self.config(cwd)
-        name, cluster = cluster_of(name, config)
-        if not isinstance(cluster, MachinesCluster):
-            return name, []
-        self.clusters.join(name, cluster, config)
-        return name, [self.machines.drivers[entry.label] for entry in cluster.entries()]
-
     # --- jobs --------------------------------------------------------------------------------
-
-    async def submit(self, asks: Iterable[JobAsk], key: str = "") -> list[Job]:
-        """Check everything, freeze the folder, write the jobs down.
-
-        A `key` makes it safe to ask again after a lost answer: the same key is the same jobs.
-        """
-        known = self.engine.store.submission(key) if key else []
-        if known:
-            return [self.engine.job(job_id) for job_id in known]
-        specs = []
-        folders: dict[str, tuple[Config, Snapshot]] = {}
-        possible: set[tuple[str, str, str]] = set()
-        environments: dict[int, str] = {}
-        for ask in asks:
-            if ask.cwd not in folders:
-                config = self.config(checked_folder(ask.cwd))
-                # Everything that can be wrong is found before the folder is read.
-                await self._check_possible(spec_from(ask, config, self.owner), ask.cwd)
-                folders[ask.cwd] = config, await self._snapshot(ask.cwd, config)
-            config, snapshot = folders[ask.cwd]
-            spec = spec_from(ask, config, self.owner)
-            if (ask.cwd, spec.cluster, spec.request) not in possible:
-                await self._check_possible(spec, ask.cwd)
-                possible.add((ask.cwd, spec.cluster, spec.request))
-            specs.append(self._complete(spec, ask, snapshot, environments))
-        ids = await self.engine.submit(specs, key)
-        return [self.engine.job(job_id) for job_id in ids]
-
-    async def _check_possible(self, spec: JobSpec, cwd: str) -> None:
-        """Refuse at once what no machine of its cluster can ever do."""
-        _, drivers = self.join(cwd, spec.cluster)
-        await self._meet(drivers)
-        scheduler = self.engine.core.scheduler
-        problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
-        if problem and all(driver.name in self.machines.seen for driver in drivers):
-            raise Impossible(problem, hint=f"tow machines -c {spec.cluster} shows what there is")
-
-    async def _meet(self, drivers: list[Driver]) -> None:
-        """Wait for machines never met before; if none can be used, say why instead of waiting."""
-        strangers = [driver for driver in drivers if driver.name not in self.machines.seen]
-        if not strangers:
-            return
-        tries = [asyncio.create_task(driver.reach(_FIRST_MEETING_S)) for driver in strangers]
-        known = len(strangers) < len(drivers)
-        outcomes: list[Any] = await asyncio.gather(*tries, return_exceptions=True)
-        await asyncio.sleep(0)
-        errors = [outcome for outcome in outcomes if isinstance(outcome, HostError)]
-        if errors and len(errors) == len(strangers) and not known:
-            raise next((e for e in errors if needs_person(e)), errors[0])
-
-    async def _snapshot(self, cwd: str, config: Config) -> Snapshot:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            None, take_snapshot, cwd, config.snapshot, self._hashes, self.machines.blobs
-        )
-
-    def _complete(
-        self, spec: JobSpec, ask: JobAsk, snapshot: Snapshot, environments: dict[int, str]
-    ) -> JobSpec:
-        environment = ""
-        if self._runs_here(spec.cluster):
-            environment = environments.get(id(ask.environ), "")
-            if not environment:
-                environment = self.engine.store.remember_environment(ask.environ)
-                environments[id(ask.environ)] = environment
-        return replace(
-            spec,
-            snapshot=snapshot.id if snapshot.entries else "",
-            subfolder=keepable(snapshot.subfolder),
-            environment=environment,
-        )
-
-    def _runs_here(self, cluster: str) -> bool:
-        """A job on this very machine gets the environment it was submitted from."""
-        return any(
-            cluster in member.clusters and member.host.login() is None
-            for member in self.machines.members.values()
-        )
-
-    async def plan(self, ask: JobAsk) -> dict[str, Any]:
-        """What would be sent, and where it would go; nothing is done."""
-        config = self.config(checked_folder(ask.cwd))
-        spec = spec_from(ask, config, self.owner)
-        await self._check_possible(spec, ask.cwd)
-        snapshot = await self._snapshot(ask.cwd, config)
-        placement, why = self.engine.core.scheduler.plan(
-            Waiting(
-                id=0,
-                cluster=spec.cluster,
-                request=request_of(spec.request),
-                owner=spec.owner,
-                priority=spec.priority,
-                submitted=self.engine.clock(),
-                time_s=spec.time_s,
-            ),
-            self.engine.clock(),
-        )
-        sized = (
-            (entry[0], snapshot.sizes[entry[2]]) for entry in snapshot.entries if entry[1] in "fx"
-        )
-        largest = sorted(sized, key=lambda item: -item[1])[:_LARGEST]
-        return {
-            "cluster": spec.cluster,
-            "request": spec.request,
-            "command": ask.argv,
-            "placement": None
-            if placement is None
-            else [{"machine": slot.machine, "gpus": list(slot.gpus)} for slot in placement],
-            "why": why,
-            "files": snapshot.files,
-            "bytes": snapshot.bytes,
-            "largest": largest,
-            "env": sorted(spec.env),
-            "folder": snapshot.subfolder,
-        }
 
     def why(self, job_id: int) -> dict[str, Any]:
         job = self.engine.job(job_id)
@@ -232,6 +107,11 @@ class Desk:
             "time_s": job.spec.time_s or None,
             "setup": job.spec.setup,
             "env": sorted(job.spec.env),
+            "commit": job.spec.commit,
+            "branch": job.spec.branch,
+            "changed": [{"letter": letter, "path": path} for letter, path in job.spec.changed],
+            "files": job.spec.files,
+            "bytes": job.spec.bytes,
             "processes": self._processes(job),
             "history": [{"at": at, "text": text} for at, text in history],
         }
@@ -262,12 +142,16 @@ class Desk:
     # --- machines ----------------------------------------------------------------------------
 
     async def machine_list(self, cwd: str | None, cluster: str | None) -> list[dict[str, Any]]:
-        config = self.config(cwd)
+        config = self.intake.config(cwd)
         names = [cluster_of(cluster, config)[0]] if cluster else list(config.clusters)
         drivers: dict[str, Driver] = {}
         for name in names:
-            drivers |= {driver.name: driver for driver in self.join(cwd, name)[1]}
-        tries = [driver.reach(8.0) for driver in drivers.values() if driver.link is None]
+            drivers |= {driver.name: driver for driver in self.intake.join(cwd, name)[1]}
+        tries = [
+            driver.reach(_LOOK_AGAIN_S if driver.error else _LOOK_S, patient=False)
+            for driver in drivers.values()
+            if driver.link is None
+        ]
         await asyncio.gather(*tries, return_exceptions=True)
         return [self.machine_view(driver) for driver in drivers.values()]
 
@@ -316,7 +200,7 @@ class Desk:
         """How a person logs in to a machine, or to all machines of a cluster that want it."""
         drivers = [self.machines.drivers[name]] if name in self.machines.drivers else []
         if not drivers:
-            _, drivers = self.join(cwd, name)
+            _, drivers = self.intake.join(cwd, name)
         return [login for driver in drivers if (login := login_of(driver)) is not None]
 
     def driver(self, name: str) -> Driver:

@@ -18,7 +18,7 @@ async def examine(desk: Desk, cwd: str | None, cluster: str | None) -> AsyncIter
     """Steps of every cluster, or of one."""
     names = [cluster] if cluster else [found["name"] for found in desk.cluster_list(cwd)]
     for name in names:
-        name, drivers = desk.join(cwd, name)
+        name, drivers = desk.intake.join(cwd, name)
         if not drivers:
             kind = next(c["kind"] for c in desk.cluster_list(cwd) if c["name"] == name)
             yield _step(name, "", "kind", None, f"clusters of kind {kind} cannot be examined yet")
@@ -32,7 +32,7 @@ async def examine_machine(driver: Driver) -> AsyncIterator[Step]:
     raw: dict[str, Any] = {}
     hello: dict[str, Any] = {}
     try:
-        link = await driver.reach(20.0)
+        link = await driver.reach(20.0, patient=False)
         asked = time.time()
         answer, _ = await link.ask("probe")
         raw, hello = answer["raw"], link.hello

@@ -166,6 +166,9 @@ class Follower:
                     return
                 await asyncio.sleep(1.0)
                 continue
+            except TowlineError as error:
+                await self.queue.put(({"note": error.text}, b""))
+                return
             if broken:
                 broken = False
                 if stream == self.streams[0]:

@@ -1,5 +1,7 @@
 """Local ports that lead to jobs; kept by the Engine, found again after a restart."""
 
+import asyncio
+import os
 from typing import Any
 
 from towline.agent.link import Link
@@ -14,6 +16,8 @@ class Forwards:
         self.engine = engine
         self.machines = machines
         self._open: dict[int, Forward] = {}
+        #: Local port -> what closes it with its job.
+        self._closing: dict[int, asyncio.Task[None]] = {}
 
     async def add(self, job_id: int, port: int, local: int = 0) -> int:
         if not 1 <= port <= 65535 or not 0 <= local <= 65535:
@@ -37,11 +41,19 @@ class Forwards:
             await forward.open(local)
         except OSError as error:
             raise UsageError(
-                f"cannot listen on port {local} here: {error.strerror}",
+                f"cannot listen on port {local} here: {os.strerror(error.errno or 0)}",
                 hint="choose another --local port",
             ) from error
         self._open[forward.local] = forward
+        # Whoever asks for a port of an ended job has something else running there.
+        if not self.engine.job(job_id).state.final:
+            self._closing[forward.local] = asyncio.create_task(self._close_with_job(forward))
         return forward
+
+    async def _close_with_job(self, forward: Forward) -> None:
+        await self.engine.job_where(forward.job, lambda job: job.state.final)
+        del self._closing[forward.local]
+        await self.remove(forward.local)
 
     async def remove(self, local: int) -> None:
         forward = self._open.pop(local, None)
@@ -49,18 +61,25 @@ class Forwards:
             raise NotFound(
                 f"nothing is forwarded from port {local}", hint="`tow forward` lists what is"
             )
+        if closing := self._closing.pop(local, None):
+            closing.cancel()
         await forward.close()
         self.engine.store.forget_forward(local)
 
     async def restore(self, remembered: list[tuple[int, int, int]]) -> None:
         """The same local ports as before, so that an open browser tab works again."""
         for local, job_id, port in remembered:
+            if self.engine.job(job_id).state.final:
+                self.engine.store.forget_forward(local)
+                continue
             try:
                 await self._listen(job_id, port, local)
             except UsageError:
                 self.engine.store.forget_forward(local)
 
     async def close(self) -> None:
+        for closing in self._closing.values():
+            closing.cancel()
         for forward in self._open.values():
             await forward.close()
 

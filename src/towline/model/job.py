@@ -43,6 +43,14 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     snapshot: str = ""
     #: Sub-folder of the snapshot in which the command runs.
     subfolder: str = ""
+    #: Its git commit; for a dirty tree, the one that `branch` records.
+    commit: str = ""
+    branch: str = ""
+    #: What differed from HEAD, as (letter, path); long lists are cut.
+    changed: tuple[tuple[str, str], ...] = ()
+    #: What travels: number of files and bytes.
+    files: int = 0
+    bytes: int = 0
     #: Variables set by `-e`; values may be secrets, so they never reach a log or a repr.
     env: dict[str, str] = field(default_factory=dict)
     #: Hash of the submitter's whole environment (store), for jobs on this very machine.

@@ -13,7 +13,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from towline.agent.frames import encode_json
 from towline.engine.desk import Desk
 from towline.errors import TowlineError
-from towline.server.routes import clusters, engine, files, jobs
+from towline.server.routes import clusters, engine, files, jobs, snapshots
 from towline.server.wire import VERSION_HEADER, error_body
 from towline.version import __version__
 
@@ -23,19 +23,45 @@ _OWN_VERSION = (VERSION_HEADER.lower().encode(), __version__.encode())
 
 def make_app(desk: Desk, retire: Any) -> Litestar:
     return Litestar(
-        route_handlers=[*engine.ROUTES, *jobs.ROUTES, *files.ROUTES, *clusters.ROUTES],
+        route_handlers=[
+            *engine.ROUTES,
+            *jobs.ROUTES,
+            *files.ROUTES,
+            *clusters.ROUTES,
+            *snapshots.ROUTES,
+        ],
         state=State({"desk": desk, "retire": retire}),
         exception_handlers={TowlineError: _told, HTTPException: _http, Exception: _unexpected},
-        middleware=[_same_version],
+        middleware=[_door(desk)],
         openapi_config=OpenAPIConfig(title="Towline", version=__version__, path="/v1/schema"),
         request_max_body_size=None,
         debug=False,
     )
 
 
-def _same_version(app: ASGIApp) -> ASGIApp:
-    """Refuse clients of another version before anything is done: they replace this Engine first."""
+def _door(desk: Desk) -> Any:
+    """Count who is inside, and refuse clients of another version before anything is done.
 
+    A newer one replaces this Engine first; an older one comes again without saying its version.
+    """
+
+    def counting(app: ASGIApp) -> ASGIApp:
+        checked = _same_version(app)
+
+        async def enter(scope: Scope, receive: Receive, send: Send) -> None:
+            desk.visitors += 1
+            try:
+                await checked(scope, receive, send)
+            finally:
+                desk.visitors -= 1
+                desk.engine.last_active = desk.engine.clock()
+
+        return enter
+
+    return counting
+
+
+def _same_version(app: ASGIApp) -> ASGIApp:
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.HTTP:
             sent = dict(scope["headers"]).get(_OWN_VERSION[0])

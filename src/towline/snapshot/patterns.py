@@ -49,4 +49,4 @@ def _rule(line: str) -> tuple[bool, bool, re.Pattern[str]] | None:
     from_top = "/" in body
     body = body.removeprefix("/")
     translated = fnmatch.translate(body)
-    return negated, folders_only, re.compile(translated if from_top else f"(?:.*/)?{translated}")
+    return negated, folders_only, re.compile(translated if from_top else f"(?s:.*/)?{translated}")

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 import zlib
 
 from . import trees
@@ -10,6 +11,7 @@ from .refusal import Refusal
 
 #: Uncompressed size of one chunk at most.
 MOST_CHUNK = 64 << 20
+STALE_S = 24 * 3600
 
 
 class Partial:
@@ -37,7 +39,14 @@ class Partial:
 class Blobs:
     def __init__(self, home):
         self.home = home
-        self.partial = {}
+        self.partial: "dict[str, Partial]" = {}
+        self.tidy()
+
+    def tidy(self):
+        """Remove what connections that broke long ago left unfinished."""
+        for entry in os.scandir(self.home.partial):
+            if entry.stat(follow_symlinks=False).st_mtime < time.time() - STALE_S:
+                os.unlink(entry.path)
 
     def missing(self, request, _blob):
         hashes = list_of(request, "hashes")

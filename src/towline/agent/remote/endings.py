@@ -31,8 +31,9 @@ def ending_of(status, usage, started):
         end["signal"] = os.WTERMSIG(status)
     else:
         end["code"] = os.WEXITSTATUS(status)
-    end["max_rss_kb"] = usage.ru_maxrss
-    end["cpu_s"] = round(usage.ru_utime + usage.ru_stime, 6)
+    if usage is not None:
+        end["max_rss_kb"] = usage.ru_maxrss
+        end["cpu_s"] = round(usage.ru_utime + usage.ru_stime, 6)
     return end
 
 

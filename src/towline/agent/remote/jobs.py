@@ -19,7 +19,7 @@ MOST_TRIES = 20
 class Job:
     """One job that has not ended, as far as this agent knows."""
 
-    __slots__ = ("held", "key", "pid", "raw", "released", "started", "tries", "worker")
+    __slots__ = ("held", "key", "pid", "raw", "released", "started", "stopping", "tries", "worker")
 
     def __init__(self, key, raw=b""):
         self.key = key
@@ -30,6 +30,8 @@ class Job:
         self.released = False
         self.pid = 0
         self.tries = 0
+        #: The grace that a stop was asked with, once it was.
+        self.stopping = None
         self.started = 0.0
 
     def state(self):
@@ -126,10 +128,7 @@ class Jobs:
 
     def heard(self, job, message):
         if "held" in message:
-            job.held = True
-            self.held.append(job.key)
-            if job.released:
-                self.release(job, "go")
+            self.is_held(job)
         if "started" in message:
             job.held = False
             job.raw = b""
@@ -142,6 +141,12 @@ class Jobs:
             self.adopt(job)
         if self.queue and job.worker is None:
             self.dispatch()
+
+    def is_held(self, job):
+        job.held = True
+        self.held.append(job.key)
+        if job.released:
+            self.release(job, "go")
 
     def has_started(self, job, seen):
         self.started.append([job.key, seen.pid, seen.started])
@@ -163,13 +168,16 @@ class Jobs:
         else:
             self.take_over(job, seen)
             if job.held:
-                self.held.append(job.key)
+                self.is_held(job)
             elif job.started:
                 self.started.append([job.key, job.pid, job.started])
 
     def try_again(self, job):
         """It never started, so starting it is safe; but not for ever."""
         job.tries += 1
+        if job.stopping is not None:
+            self.entomb(job.key, "stopped", "stopped before it started")
+            return
         if job.tries > MOST_TRIES:
             self.entomb(job.key, "lost", "its supervisor was killed each time before it started")
             return
@@ -195,6 +203,8 @@ class Jobs:
             if not job.started and seen.started:
                 self.started.append([job.key, seen.pid, seen.started])
             self.take_over(job, seen)
+            if job.stopping is not None:  # the supervisor may not have heard it
+                self.strays.stop(job, *job.stopping)
 
     def children_ended(self, ended):
         self.crew.children_ended(ended)
@@ -232,6 +242,7 @@ class Jobs:
         return {"stopping": stopping}
 
     def stop_one(self, job, grace_s):
+        job.stopping = (grace_s,)
         if job.worker is not None:
             self.crew.say(job.worker, {"stop": job.key, "grace_s": grace_s})
         elif self.strays.has(job):

@@ -1,11 +1,14 @@
 """The agent: what Towline runs on a machine, spoken to over stdin and stdout."""
 
+import collections
+import errno
 import gc
 import os
 import signal
 import sys
 import time
 import traceback
+from typing import Any
 
 from . import frames, machine
 from .blobs import Blobs
@@ -31,9 +34,10 @@ class Agent:
         self.loop = Loop(lambda text: note(home, text))
         self.decoder = frames.Decoder()
         self.outbox = frames.Outbox(stdout)
+        self.asked: "collections.deque[tuple[Any, bytes]]" = collections.deque()
         self.clogged = False
         self.jobs = Jobs(self.loop, home, self.woken)
-        self.reads = Reads(self.loop, home, self.reply, self.jobs.is_active)
+        self.reads = Reads(self.loop, home, self.reply, self.jobs.is_active, self.is_full)
         self.tunnels = Tunnels(self.loop, self.send, self.reply, self.refuse, lambda: self.clogged)
         self.operations = self.table()
         self.loop.after_turn.append(self.speak)
@@ -74,8 +78,16 @@ class Agent:
             self.send({"event": "error", "code": "protocol", "text": str(problem)})
             self.loop.running = False
             return
-        for request, blob in asked:
-            self.answer(request, blob)
+        self.asked.extend(asked)
+        self.work()
+
+    def work(self):
+        """Answer what was asked, as long as the answers can go out."""
+        while self.asked and not self.is_full():
+            self.answer(*self.asked.popleft())
+
+    def is_full(self):
+        return self.outbox.size > MOST_QUEUED
 
     def answer(self, request, blob):
         """One bad request never ends the agent."""
@@ -91,7 +103,8 @@ class Agent:
         except Refusal as refusal:
             self.refuse(number, refusal)
         except OSError as problem:
-            self.refuse(number, Refusal("failed", "%s" % problem))
+            full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+            self.refuse(number, Refusal("no_space" if full else "failed", "%s" % problem))
         except Exception as problem:
             note(self.home, traceback.format_exc())
             text = "%s: %s" % (type(problem).__name__, problem)
@@ -135,9 +148,11 @@ class Agent:
             self.clogged = not done
             self.loop.watch(self.outbox.fd, 0 if done else WRITE, self.flush)
             self.tunnels.unclogged()
-        full = self.outbox.size > MOST_QUEUED
+        full = self.is_full()
         if full == (self.stdin in self.loop.calls):
             self.loop.watch(self.stdin, 0 if full else READ, self.listen)
+        if self.asked and not full:
+            self.loop.later(0.0, self.work)
 
     def run(self):
         self.hello()
@@ -156,7 +171,8 @@ def main(root):
     os.close(null)
     os.dup2(2, 1)
     os.set_blocking(stdout, False)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     home = Home(root)
     try:
         home.make()

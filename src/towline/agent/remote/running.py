@@ -21,6 +21,7 @@ class Run:
         self.life = life
         self.spec = spec
         self.raw = raw
+        self.about: "dict[str, Any]" = {}
         self.cause = ""
         self.text = ""
         self.takedown = None
@@ -47,12 +48,16 @@ class Run:
             mark = os.fsencode(boss.folder + "/mark")
             argv = process.with_setup(argv, spec["setup"].encode("utf-8"), mark, environ)
         enter(self.working_folder())
-        life = {"supervisor": os.getpid(), "boot": boss.boot, "spawning": time.time()}
-        record.write_life(self.life, life, self.raw)
+        self.note(supervisor=os.getpid(), boot=boss.boot, spawning=time.time())
         self.pid = process.start(argv, environ, boss.null, self.out, self.err)
         self.started = time.time()
-        life.update(pid=self.pid, start=descendants.start_of(self.pid), started=self.started)
-        record.write_life(self.life, life, self.raw)
+        start = descendants.start_of(self.pid)
+        self.note(pid=self.pid, start=start, started=self.started)
+
+    def note(self, **facts):
+        """Write down what others must know should we be killed."""
+        self.about.update(facts)
+        record.write_life(self.life, self.about, self.raw)
 
     def working_folder(self):
         folder = self.boss.home.job(self.spec["at"] or self.boss.key) + "/src"
@@ -101,6 +106,7 @@ class Run:
         if self.result is None and not self.cause:
             self.cause = cause
         if self.takedown is None:
+            self.note(cause=self.cause, text=self.text, status=self.result and self.result[0])
             me = os.getpid()
             find = lambda: descendants.below(me)  # noqa: E731
             self.takedown = descendants.Takedown(self.pid, grace_s, find, now)

@@ -2,8 +2,12 @@
 
 import json
 import os
+import time
 
 from . import descendants, endings, machine, record
+
+#: So long a command may take from the call that starts it until it bears the job's mark.
+BEING_BORN_S = 2.0
 
 
 class Seen:
@@ -70,6 +74,8 @@ def look_inside(folder, key, fd, reaped, entomb):
         return settle(folder, fd, from_status(folder, life, *result), life)
     if pid and descendants.lives(pid, life["start"]):
         return Seen("running", None, life)
+    if not pid and 0 <= time.time() - life["spawning"] < BEING_BORN_S:
+        return Seen("running", None, life)
     text = "its supervisor was killed, so its exit code is not known"
     return settle(folder, fd, lost(folder, life, text), life)
 
@@ -100,12 +106,20 @@ def settle(folder, fd, end, life):
 
 def lost(folder, life, text):
     end = endings.ending("lost", text, started=life.get("started", life["spawning"]))
-    endings.add_sizes(end, folder)
-    return end
+    if life.get("status") is not None:
+        end = endings.ending_of(life["status"], None, life["started"])
+    return with_notes(folder, life, end)
 
 
 def from_status(folder, life, status, usage):
     end = endings.ending_of(status, usage, life.get("started", 0.0))
+    return with_notes(folder, life, end)
+
+
+def with_notes(folder, life, end):
+    """Complete an ending by what the supervisor wrote down before it was killed."""
+    if life.get("cause"):
+        end["cause"], end["text"] = life["cause"], life.get("text", "")
     endings.add_sizes(end, folder)
     endings.explain_setup(folder, life.get("spec") or {}, end)
     return end

@@ -53,11 +53,11 @@ class Strays:
         job = stray.job
         if self.strays.get(job.key) != stray:
             return
-        if not stray.supervised:
+        if not stray.supervised and stray.pid:
             self.check_alone(stray)
             return
         never = endings.ending("lost", "its supervisor was killed before it started")
-        seen = look(self.home, job.key, entomb=never)
+        seen = look(self.home, job.key, self.loop.recent, never)
         if seen.state == "ended":
             self.end(stray, seen.ending)
             return
@@ -65,7 +65,7 @@ class Strays:
             self.has_started(job, seen)
         job.held, job.pid, job.started = seen.state == "held", seen.pid, seen.started
         stray.supervised, stray.pid, stray.start = seen.supervised, seen.pid, seen.start
-        self.again(stray, LOCK_EVERY_S if stray.supervised else 0.0)
+        self.again(stray, LOCK_EVERY_S if stray.supervised else descendants.Takedown.LOOK_S)
 
     def check_alone(self, stray):
         """Do what its supervisor would have done: the time limit, and nothing left behind."""

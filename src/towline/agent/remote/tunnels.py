@@ -8,19 +8,19 @@ import socket
 from .loop import READ, WRITE
 from .refusal import Refusal
 
-LOCAL = {"127.0.0.1": socket.AF_INET, "localhost": socket.AF_INET, "::1": socket.AF_INET6}
+#: host -> addresses to try, in this order
+LOCAL = {"127.0.0.1": ["127.0.0.1"], "localhost": ["127.0.0.1", "::1"], "::1": ["::1"]}
 #: What either side may have sent without the other having said that it is through.
 WINDOW = 1 << 20
 PIECE = 64 << 10
 
 
 class Tunnel:
-    def __init__(self, number, sock):
+    def __init__(self, number, request, addresses):
         self.number = number
-        self.sock = sock
-        self.fd = sock.fileno()
-        #: Request id to answer once connected.
-        self.dialling = None
+        #: The request to answer once connected.
+        self.dialling = request
+        self.addresses = addresses
         self.to_socket: "collections.deque[bytes]" = collections.deque()
         self.waiting = 0
         self.unacknowledged = 0
@@ -49,17 +49,28 @@ class Tunnels:
             raise Refusal("bad_request", "`port` is not a port")
         if not isinstance(number, (int, str)) or number in self.tunnels:
             raise Refusal("bad_request", "`stream` is missing or taken")
-        sock = socket.socket(LOCAL[host], socket.SOCK_STREAM)
-        sock.setblocking(False)
-        tunnel = Tunnel(number, sock)
-        tunnel.dialling = request["id"]
-        self.tunnels[number] = tunnel
-        address = "::1" if host == "::1" else "127.0.0.1"
-        problem = sock.connect_ex((address, port))
-        if problem not in (0, errno.EINPROGRESS):
-            self.drop(tunnel)
-            raise Refusal("refused", "nothing answers on port %d" % port)
-        self.update(tunnel)
+        self.connect(Tunnel(number, request, list(LOCAL[host])))
+
+    def connect(self, tunnel):
+        address = tunnel.addresses.pop(0)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        tunnel.sock = socket.socket(family, socket.SOCK_STREAM)
+        tunnel.sock.setblocking(False)
+        tunnel.fd = tunnel.sock.fileno()
+        self.tunnels[tunnel.number] = tunnel
+        problem = tunnel.sock.connect_ex((address, tunnel.dialling["port"]))
+        if problem in (0, errno.EINPROGRESS):
+            self.update(tunnel)
+        else:
+            self.not_connected(tunnel, problem)
+
+    def not_connected(self, tunnel, problem):
+        self.drop(tunnel)
+        if tunnel.addresses:
+            self.connect(tunnel)
+            return
+        text = "port %d: %s" % (tunnel.dialling["port"], os.strerror(problem))
+        self.refuse(tunnel.dialling.get("id"), Refusal("refused", text))
 
     def frame(self, header, blob):
         """What the other side says on a stream."""
@@ -90,13 +101,12 @@ class Tunnels:
             self.read(tunnel)
 
     def connected(self, tunnel):
-        number, tunnel.dialling = tunnel.dialling, None
         problem = tunnel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem:
-            self.drop(tunnel)
-            self.refuse(number, Refusal("refused", os.strerror(problem)))
+            self.not_connected(tunnel, problem)
             return
-        self.reply(number, {})
+        request, tunnel.dialling = tunnel.dialling, None
+        self.reply(request.get("id"), {})
         self.write(tunnel)
 
     def read(self, tunnel):

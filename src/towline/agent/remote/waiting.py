@@ -50,13 +50,14 @@ class Wait:
 
 
 class Reads:
-    """`reply` answers a read; `is_active(key)` is True while a job has not ended."""
+    """`reply` answers a read, unless `is_full`; `is_active(key)`: the job has not ended."""
 
-    def __init__(self, loop, home, reply, is_active):
+    def __init__(self, loop, home, reply, is_active, is_full):
         self.loop = loop
         self.home = home
         self.reply = reply
         self.is_active = is_active
+        self.is_full = is_full
         self.waits = {}
         self.by_key = {}
         self.timer = None
@@ -108,7 +109,7 @@ class Reads:
         wait.watched = self.inotify is not None and self.inotify.add(self.path(wait.request))
 
     def answer(self, wait, give_up=False):
-        found = self.look(wait.request, give_up)
+        found = None if self.is_full() else self.look(wait.request, give_up)
         if found is None:
             return False
         self.drop(wait)

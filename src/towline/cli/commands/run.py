@@ -27,7 +27,18 @@ PASSED_ON = {
     "priority": (("--priority",), "N", "before jobs of lower priority (default: 0)"),
     "setup": (("--setup",), "TEXT", "shell text to run first, e.g. 'source env/bin/activate'"),
 }
-VALUED = ("-e", "--env", *(flag for flags, _, _ in PASSED_ON.values() for flag in flags))
+#: Options that may be given several times.
+REPEATED = {
+    "include": ("PATTERN", "send this too, although git ignores it; may be repeated"),
+    "exclude": ("PATTERN", "do not send this; may be repeated"),
+}
+VALUED = (
+    "-e",
+    "--env",
+    "--include",
+    "--exclude",
+    *(flag for flags, _, _ in PASSED_ON.values() for flag in flags),
+)
 EXAMPLES = """
 tow run python train.py --lr 0.1
 tow run -c lab -r '[2:gtx1070]' -- python train.py
@@ -55,6 +66,8 @@ def parser() -> Parser:
         metavar="K=V",
         help="set a variable; only a name takes its value from here",
     )
+    for name, (metavar, text) in REPEATED.items():
+        parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=text)
     parser.add_argument(
         "-d", "--detach", action="store_true", help="print the job's number and return"
     )
@@ -97,6 +110,7 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
         "env": dict(_variable(text) for text in options.env),
     }
     ask.update({name: value for name in PASSED_ON if (value := getattr(options, name)) is not None})
+    ask.update({name: value for name in REPEATED if (value := getattr(options, name))})
     if options.exclusive:
         ask["exclusive"] = True
     return ask

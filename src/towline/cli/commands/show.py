@@ -9,7 +9,7 @@ from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import paint, printable, say, say_json
-from towline.cli.wording import STATE_COLOURS, ago, duration, ending, machines
+from towline.cli.wording import STATE_COLOURS, ago, count, duration, ending, machines, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,12 +71,26 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
         "ran for": duration(job, now),
         "ended": ago(job["ended"], now) if job.get("ended") else "",
         "exit code": "" if job.get("exit_code") is None else str(job["exit_code"]),
-        "files": str(job.get("files") or ""),
+        "sent": sent(job),
+        "commit": job.get("commit") or "",
+        "branch": job.get("branch") or "",
+        "changed": changed(job.get("changed") or []),
     }
     state = paint(job["state"], STATE_COLOURS.get(job["state"], "bold"), 1)
     why = ending(job)
     head = f"job {job['id']} · {state}{why and f': {why}'}"
     return [head, *(f"  {name:<10} {printable(text)}" for name, text in facts.items() if text)]
+
+
+def sent(job: dict[str, Any]) -> str:
+    files = job.get("files") or 0
+    return f"{count(files, 'file')}, {size(job.get('bytes') or 0)}" if files else ""
+
+
+def changed(files: list[dict[str, str]], most: int = 8) -> str:
+    """What differed from the last commit, in one line."""
+    shown = ", ".join(f"{entry['letter']} {entry['path']}" for entry in files[:most])
+    return shown + (f" and {len(files) - most} more" if len(files) > most else "")
 
 
 def _show_processes(processes: list[dict[str, Any]]) -> None:

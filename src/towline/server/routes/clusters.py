@@ -43,10 +43,10 @@ async def add(request: Request[Any, Any, Any]) -> Stream:
     add_cluster(desk.paths.config_file, new.name, new.machines, new.setup)
 
     async def stream() -> AsyncIterator[Frame]:
-        _, drivers = desk.join(None, new.name)
+        _, drivers = desk.intake.join(None, new.name)
         for driver in drivers:
             try:
-                link = await driver.reach(20.0)
+                link = await driver.reach(20.0, patient=False)
                 text = f"connected (python {link.hello['python']})"
                 step: dict[str, Any] = {"machine": driver.name, "text": text, "ok": True}
             except HostError as error:

@@ -54,9 +54,10 @@ def _key(request: Request[Any, Any, Any]) -> str:
 async def _submit_with_login(desk: Desk, ask: JobAsk, key: str) -> int | dict[str, Any]:
     """The job's number, or what a person must do first."""
     try:
-        return (await desk.submit([ask], key))[0].id
+        [job] = await desk.intake.submit([ask], key)
+        return job.id
     except HostError as error:
-        _, drivers = desk.join(ask.cwd, ask.cluster)
+        _, drivers = desk.intake.join(ask.cwd, ask.cluster)
         login = next((found for d in drivers if (found := login_of(d)) is not None), None)
         if login is None or not needs_person(error):
             raise
@@ -71,12 +72,13 @@ async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
     if asks.environ:
         for ask in asks.jobs:
             ask.environ = ask.environ or asks.environ
-    return answer({"jobs": [view(job) for job in await desk.submit(asks.jobs, _key(request))]})
+    accepted = await desk.intake.submit(asks.jobs, _key(request))
+    return answer({"jobs": [view(job) for job in accepted]})
 
 
 @post("/v1/plan", status_code=200)
 async def plan(request: Request[Any, Any, Any]) -> Response[bytes]:
-    return answer(await request.app.state.desk.plan(await body_as(request, JobAsk)))
+    return answer(await request.app.state.desk.intake.plan(await body_as(request, JobAsk)))
 
 
 @get("/v1/jobs")

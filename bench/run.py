@@ -1,0 +1,65 @@
+"""All benchmarks, or the named ones, and one table at the end: python bench/run.py [NAME...]"""
+
+import argparse
+import importlib
+import os
+import time
+
+from verdict import Verdict
+
+NAMES = ("latency", "throughput", "scheduler")
+#: From the shortest to the longest queue, a decision may become this much dearer: noise of a
+#: shared machine and of memory caches, where a scan would make it a thousand times.
+FLAT = 3.0
+#: With more of the machine in use by others, ratios say little.
+BUSY = 0.2
+
+
+def verdicts(name: str) -> list[Verdict]:
+    """Run one benchmark; what it measured beside its targets."""
+    found = importlib.import_module(name).main()
+    return flatness(found) if name == "scheduler" else found
+
+
+def flatness(rows: list) -> list[Verdict]:  # type: ignore[type-arg]
+    first, last = rows[0], rows[-1]
+    what = f"decision, {last.queued:,} / {first.queued:,} queued"
+    return [Verdict(what, last.decision_us / first.decision_us, "x", below=FLAT)]
+
+
+def used_by_others(seconds: float = 1.0) -> float:
+    """The share of this machine's CPUs that other programs use."""
+    before = cpu_ticks()
+    time.sleep(seconds)
+    busy, everything = (now - then for now, then in zip(cpu_ticks(), before, strict=True))
+    return busy / max(1, everything)
+
+
+def cpu_ticks() -> tuple[int, int]:
+    """Busy ticks of all CPUs so far, and all ticks."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    names = parser.parse_args().names or NAMES
+    if unknown := set(names) - set(NAMES):
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    others = used_by_others()
+    found = []
+    for name in names:
+        found += verdicts(name)
+        print()
+    print(f"{os.cpu_count()} CPUs, of which other programs used {others:.0%} before the start")
+    if others > BUSY:
+        # A program of many processes gets more of a busy machine than one of a single process.
+        print("NOT a fair comparison: run it again on a quiet machine")
+    print(*found, sep="\n")
+    return 0 if all(verdict.holds for verdict in found) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,61 @@
+"""`tow snapshots`: the branches that record what was submitted from a dirty tree."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from towline.cli.client import with_query
+from towline.cli.engine import Engine
+from towline.cli.options import Parser
+from towline.cli.table import show_table
+from towline.cli.terminal import say, say_json
+from towline.cli.wording import ago
+
+EXAMPLES = """
+tow snapshots
+tow snapshots --prune 30d
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "snapshots",
+        "[--prune AGE] [--json]",
+        "List the branches towline/dirty/... of this repository: each records the exact version\n"
+        "a job was submitted with from a dirty tree. They are never pushed.",
+        EXAMPLES,
+    )
+    parser.add_argument(
+        "--prune", metavar="AGE", help="forget branches older than this, e.g. 30d or 12h; 0: all"
+    )
+    parser.add_json()
+    return parser
+
+
+def main(args: list[str]) -> int:
+    options = parser().read(args)
+    engine, cwd = Engine(), os.getcwd()
+    if options.prune is not None:
+        body = {"cwd": cwd, "older_than": options.prune}
+        done = engine.call("POST", "/v1/snapshots/prune", body)
+        if options.json:
+            say_json(done)
+        else:
+            say("\n".join(f"forgot {name}" for name in done["forgotten"]) or "nothing to forget")
+        return 0
+    found = engine.call("GET", with_query("/v1/snapshots", cwd=cwd))
+    if options.json:
+        say_json(found)
+    elif not found["snapshots"]:
+        say("no snapshots: jobs from a clean tree are found by their commit (tow show JOB)")
+    else:
+        now = time.time()
+        show_table(
+            ["BRANCH", "COMMIT", "WHEN", "TITLE"],
+            [
+                [entry["branch"], entry["commit"][:10], ago(entry["at"], now), entry["title"]]
+                for entry in found["snapshots"]
+            ],
+        )
+    return 0

@@ -1,0 +1,210 @@
+"""From what is asked to what is accepted: check everything, freeze the folder, write it down."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from towline.backends.driver import Driver
+from towline.backends.machines import Machines
+from towline.config.load import load_config
+from towline.config.settings import Config, MachinesCluster, SnapshotSettings
+from towline.core.scheduler import Waiting
+from towline.engine.ask import JobAsk, checked_folder, cluster_of, snapshot_settings, spec_from
+from towline.engine.clusters import Clusters
+from towline.engine.engine import Engine, request_of
+from towline.errors import HostError, Impossible
+from towline.hosts.ssh import needs_person
+from towline.model.job import Job, JobSpec
+from towline.model.odd_text import keepable
+from towline.snapshot.branch import Recorded, record
+from towline.snapshot.take import HashCache, Snapshot, take_snapshot
+
+#: How long a submission waits for machines that were never met before.
+_FIRST_MEETING_S = 20.0
+_LARGEST = 10
+_MOST_CHANGED = 200
+
+
+class Frozen(Struct, frozen=True):
+    """A folder at the moment of submission."""
+
+    snapshot: Snapshot
+    recorded: Recorded
+
+
+class Intake:
+    def __init__(
+        self, engine: Engine, machines: Machines, clusters: Clusters, config_file: str, owner: str
+    ) -> None:
+        self.engine = engine
+        self.machines = machines
+        self.clusters = clusters
+        self.config_file = config_file
+        self.owner = owner
+        self.hashes = HashCache()
+
+    def config(self, cwd: str | None) -> Config:
+        return load_config(self.config_file, cwd)
+
+    def join(self, cwd: str | None, name: str | None) -> tuple[str, list[Driver]]:
+        """Make sure a cluster's machines are (being) connected."""
+        config = self.config(cwd)
+        name, cluster = cluster_of(name, config)
+        if not isinstance(cluster, MachinesCluster):
+            return name, []
+        self.clusters.join(name, cluster, config)
+        return name, [self.machines.drivers[entry.label] for entry in cluster.entries()]
+
+    async def submit(self, asks: Iterable[JobAsk], key: str = "") -> list[Job]:
+        """Accept jobs; when this returns they are on disk.
+
+        A `key` makes it safe to ask again after a lost answer: the same key is the same jobs.
+        """
+        known = self.engine.store.submission(key) if key else []
+        if known:
+            return [self.engine.job(job_id) for job_id in known]
+        batch = _Batch(self)
+        specs = [await batch.accept(ask) for ask in asks]
+        ids = await self.engine.submit(specs, key)
+        return [self.engine.job(job_id) for job_id in ids]
+
+    async def plan(self, ask: JobAsk) -> dict[str, Any]:
+        """What would be sent, and where it would go; nothing is done."""
+        config = self.config(checked_folder(ask.cwd))
+        spec = spec_from(ask, config, self.owner)
+        await self.check_possible(spec, ask.cwd)
+        snapshot = await self.snapshot(ask.cwd, snapshot_settings(ask, config))
+        now = self.engine.clock()
+        placement, why = self.engine.core.scheduler.plan(_waiting(spec, now), now)
+        files = [entry for entry in snapshot.entries if entry[1] in "fx"]
+        sized = ((path, snapshot.sizes[digest]) for path, _, digest in files)
+        return {
+            "cluster": spec.cluster,
+            "request": spec.request,
+            "command": ask.argv,
+            "placement": None
+            if placement is None
+            else [{"machine": slot.machine, "gpus": list(slot.gpus)} for slot in placement],
+            "why": why,
+            "files": snapshot.files,
+            "bytes": snapshot.bytes,
+            "largest": sorted(sized, key=lambda item: -item[1])[:_LARGEST],
+            "env": sorted(spec.env),
+            "folder": snapshot.subfolder,
+        }
+
+    async def check_possible(self, spec: JobSpec, cwd: str) -> None:
+        """Refuse at once what no machine of its cluster can ever do."""
+        _, drivers = self.join(cwd, spec.cluster)
+        await self._meet(drivers)
+        scheduler = self.engine.core.scheduler
+        problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
+        if problem and all(driver.name in self.machines.seen for driver in drivers):
+            raise Impossible(problem, hint=f"tow machines -c {spec.cluster} shows what there is")
+
+    async def _meet(self, drivers: list[Driver]) -> None:
+        """Wait for machines never met before; if none can be used, say why instead of waiting."""
+        strangers = [driver for driver in drivers if driver.name not in self.machines.seen]
+        known = len(strangers) < len(drivers)
+        if known:
+            # There is somewhere to go: one that failed before is not waited for again.
+            strangers = [driver for driver in strangers if driver.error is None]
+        if not strangers:
+            return
+        tries = [driver.reach(_FIRST_MEETING_S, patient=False) for driver in strangers]
+        outcomes: list[Any] = await asyncio.gather(*tries, return_exceptions=True)
+        await asyncio.sleep(0)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, HostError)]
+        if errors and len(errors) == len(strangers) and not known:
+            raise next((e for e in errors if needs_person(e)), errors[0])
+
+    async def snapshot(self, cwd: str, settings: SnapshotSettings) -> Snapshot:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            None, take_snapshot, cwd, settings, self.hashes, self.machines.blobs
+        )
+
+    async def freeze(self, ask: JobAsk, config: Config, title: str) -> Frozen:
+        """The folder as it is now, as content and as git calls it; both at the same time."""
+        loop = asyncio.get_running_loop()
+        recording = loop.run_in_executor(None, record, ask.cwd, title, time.time())
+        snapshot, recorded = await asyncio.gather(
+            self.snapshot(ask.cwd, snapshot_settings(ask, config)), recording
+        )
+        return Frozen(snapshot, recorded)
+
+    def runs_here(self, cluster: str) -> bool:
+        """A job on this very machine gets the environment it was submitted from."""
+        return any(
+            cluster in member.clusters and member.host.login() is None
+            for member in self.machines.members.values()
+        )
+
+
+class _Batch:
+    """Jobs submitted together: what they share is looked at once."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.intake = intake
+        self._folders: dict[tuple[str, str], tuple[Config, Frozen]] = {}
+        self._possible: set[tuple[str, str, str]] = set()
+        self._environments: dict[int, str] = {}
+
+    async def accept(self, ask: JobAsk) -> JobSpec:
+        intake = self.intake
+        folder = (ask.cwd, repr((ask.include, ask.exclude)))
+        if folder not in self._folders:
+            config = intake.config(checked_folder(ask.cwd))
+            spec = spec_from(ask, config, intake.owner)
+            # Everything that can be wrong is found before the folder is read.
+            await self._check(spec, ask.cwd)
+            self._folders[folder] = config, await intake.freeze(ask, config, spec.title)
+        config, frozen = self._folders[folder]
+        spec = spec_from(ask, config, intake.owner)
+        await self._check(spec, ask.cwd)
+        return self._complete(spec, ask, frozen)
+
+    async def _check(self, spec: JobSpec, cwd: str) -> None:
+        if (cwd, spec.cluster, spec.request) not in self._possible:
+            await self.intake.check_possible(spec, cwd)
+            self._possible.add((cwd, spec.cluster, spec.request))
+
+    def _complete(self, spec: JobSpec, ask: JobAsk, frozen: Frozen) -> JobSpec:
+        snapshot, recorded = frozen.snapshot, frozen.recorded
+        changed = recorded.changed[:_MOST_CHANGED]
+        return replace(
+            spec,
+            snapshot=snapshot.id if snapshot.entries else "",
+            subfolder=keepable(snapshot.subfolder),
+            environment=self._environment(spec, ask),
+            commit=recorded.commit,
+            branch=recorded.branch,
+            changed=tuple((letter, keepable(path)) for letter, path in changed),
+            files=snapshot.files,
+            bytes=snapshot.bytes,
+        )
+
+    def _environment(self, spec: JobSpec, ask: JobAsk) -> str:
+        if not self.intake.runs_here(spec.cluster):
+            return ""
+        known = self._environments.get(id(ask.environ))
+        if known is None:
+            known = self.intake.engine.store.remember_environment(ask.environ)
+            self._environments[id(ask.environ)] = known
+        return known
+
+
+def _waiting(spec: JobSpec, now: float) -> Waiting:
+    return Waiting(
+        id=0,
+        cluster=spec.cluster,
+        request=request_of(spec.request),
+        owner=spec.owner,
+        priority=spec.priority,
+        submitted=now,
+        time_s=spec.time_s,
+    )

@@ -1,0 +1,90 @@
+"""The submitted version of a job's folder, brought back whatever happened since."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from towline.config.settings import SnapshotSettings
+from towline.engine.engine import Engine
+from towline.engine.intake import Intake
+from towline.errors import UsageError
+from towline.model.job import Job
+from towline.model.odd_text import original
+from towline.snapshot import branch
+from towline.snapshot.blobs import BlobStore
+from towline.snapshot.compare import changes, unified
+from towline.snapshot.restore import restore
+from towline.snapshot.take import Entry, load_snapshot
+
+T = TypeVar("T")
+
+
+class Versions:
+    def __init__(self, engine: Engine, intake: Intake, blobs: BlobStore) -> None:
+        self.engine = engine
+        self.intake = intake
+        self.blobs = blobs
+
+    async def diff(self, job_id: int, other: int | None, names_only: bool) -> str:
+        """What changed from a job's version to another job's, or to its folder as it is now."""
+        job = self.engine.job(job_id)
+        old = await _in_thread(self._entries, job)
+        if other is not None:
+            new = await _in_thread(self._entries, self.engine.job(other))
+        else:
+            new = await self._present(job)
+        return await _in_thread(self._diff_text, old, new, names_only)
+
+    def _diff_text(self, old: list[Entry], new: list[Entry], names_only: bool) -> str:
+        lines: Iterator[str]
+        if names_only:
+            lines = (f"{letter} {path}\n" for letter, path, _, _ in changes(old, new))
+        else:
+            lines = unified(old, new, self._read)
+        return "".join(lines)
+
+    async def _present(self, job: Job) -> list[Entry]:
+        folder = original(job.spec.folder)
+        if not os.path.isdir(folder):
+            raise UsageError(
+                f"{folder}, where job {job.id} was submitted, is gone",
+                hint=f"`tow checkout {job.id} FOLDER` brings the submitted version back",
+            )
+        config = self.intake.config(folder)
+        # What is looked at is not limited: nothing travels.
+        settings = SnapshotSettings(1e9, config.snapshot.exclude, config.snapshot.include)
+        return (await self.intake.snapshot(folder, settings)).entries
+
+    async def checkout(self, job_id: int, folder: str) -> int:
+        """The submitted version as a folder; how many files that are."""
+        if not os.path.isabs(folder):
+            raise UsageError(f"{folder} is not an absolute path")
+        entries = await _in_thread(self._entries, self.engine.job(job_id))
+        return await _in_thread(restore, self.blobs, entries, folder)
+
+    def branches(self, cwd: str) -> list[dict[str, Any]]:
+        """Branches that record dirty trees of the repository at `cwd`, oldest first."""
+        return [
+            {"branch": name, "commit": commit, "at": at, "title": title}
+            for name, commit, at, title in branch.branches(cwd)
+        ]
+
+    def prune(self, cwd: str, older_than_s: float) -> list[str]:
+        """Forget recorded branches that are older; the jobs' own copies stay."""
+        until = time.time() - older_than_s
+        names = [name for name, _, at, _ in branch.branches(cwd) if at <= until]
+        branch.forget(cwd, names)
+        return names
+
+    def _entries(self, job: Job) -> list[Entry]:
+        return load_snapshot(self.blobs, job.spec.snapshot) if job.spec.snapshot else []
+
+    def _read(self, digest: str) -> bytes:
+        with self.blobs.open(digest) as file:
+            return file.read()
+
+
+async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)

@@ -1,0 +1,154 @@
+"""The life of one user's Engine: open what an earlier one left, serve, and go.
+
+It serves a unix socket that only its user can open, and goes after long with nothing to do.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from towline.backends.machines import Machines
+from towline.config.load import load_config
+from towline.config.paths import Paths
+from towline.config.settings import EngineSettings
+from towline.engine.desk import Desk
+from towline.engine.engine import Engine
+from towline.errors import ConfigError
+from towline.server.app import make_app
+from towline.snapshot.blobs import BlobStore
+from towline.store.store import Store
+
+log = logging.getLogger("towline")
+
+
+def run(paths: Paths) -> None:
+    """Serve until told to go; the caller holds the lock."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    uvloop.run(_serve(paths))
+
+
+def _bind(paths: Paths) -> socket.socket:
+    """A socket that was never open to anyone else, not even for a moment."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    fresh = f"{paths.socket}.{os.getpid() % 1000}"
+    for stale in (fresh, paths.socket):
+        if os.path.lexists(stale):
+            os.unlink(stale)
+    before = os.umask(0o177)
+    try:
+        listener.bind(fresh)
+    finally:
+        os.umask(before)
+    listener.listen(128)
+    # Clients see the socket only once it answers.
+    os.rename(fresh, paths.socket)
+    return listener
+
+
+async def _serve(paths: Paths) -> None:
+    settings = _settings(paths)
+    store = Store(paths.store_file)
+    engine = Engine(store)
+    machines = Machines(
+        store.engine_id,
+        engine.report,
+        BlobStore(os.path.join(paths.home, "blobs")),
+        store.environment,
+        settings.probe_every_s,
+    )
+    desk = Desk(engine, machines, paths)
+    loop_task = asyncio.create_task(engine.run(), name="engine")
+    await desk.open()
+    going = asyncio.Event()
+    config = uvicorn.Config(
+        make_app(desk, going.set),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+        loop="none",
+        server_header=False,
+        date_header=False,
+    )
+    server = _Server(config)
+    listener = _bind(paths)
+    _write_pid(paths)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, going.set)
+    idle = asyncio.create_task(_idle(desk, settings.idle_exit_s, going))
+    watch = asyncio.create_task(_wake_after_sleep(desk))
+    try:
+        stop = asyncio.create_task(going.wait())
+        await asyncio.wait({stop, serving, loop_task}, return_when=asyncio.FIRST_COMPLETED)
+        if loop_task.done():
+            log.error("the Engine's loop ended", exc_info=loop_task.exception())
+    finally:
+        _leave(paths, listener)
+        server.should_exit = True
+        for task in (idle, watch):
+            task.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        loop_task.cancel()
+        await asyncio.gather(loop_task, return_exceptions=True)
+        await desk.close()
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours to handle: a running stream must not keep the Engine from going."""
+
+    def capture_signals(self) -> Any:
+        return contextlib.nullcontext()
+
+
+def _settings(paths: Paths) -> EngineSettings:
+    try:
+        return load_config(paths.config_file).engine
+    except ConfigError as error:
+        # Every command that needs the configuration says what is wrong with it.
+        log.warning("%s", error)
+        return EngineSettings()
+
+
+def _write_pid(paths: Paths) -> None:
+    with open(paths.pid_file, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.write(f"{os.getpid()}\n")
+
+
+def _leave(paths: Paths, listener: socket.socket) -> None:
+    listener.close()
+    for path in (paths.socket, paths.pid_file):
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+
+async def _idle(desk: Desk, idle_exit_s: float, going: asyncio.Event) -> None:
+    """Go when nothing was asked, ran or was forwarded for a while."""
+    while idle_exit_s:
+        await asyncio.sleep(min(idle_exit_s / 4, 30.0))
+        busy = desk.engine.active or desk.visitors or len(desk.forwards)
+        if busy:
+            desk.engine.last_active = desk.engine.clock()
+        elif desk.engine.clock() - desk.engine.last_active > idle_exit_s:
+            going.set()
+
+
+async def _wake_after_sleep(desk: Desk) -> None:
+    """A lid that was closed: try all machines at once, not when their back-off says."""
+    while True:
+        before = time.time()
+        await asyncio.sleep(5.0)
+        if time.time() - before > 20.0:
+            for driver in desk.machines.drivers.values():
+                driver.channel.redial()

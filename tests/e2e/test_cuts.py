@@ -1,0 +1,138 @@
+"""A machine that cannot be reached, or loses its power: its jobs are what they are over there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from e2e.jobs import configure, ended, show, submit, wait_for
+from testbed.hosts import Hosts
+from testbed.tow import Tow
+from testbed.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+#: Prints line after line until the file `end` is in the home of its host.
+COUNTING = 'n=0; until [ -e "$HOME/end" ]; do n=$((n+1)); echo line $n; sleep 0.1; done; exit 9'
+#: Says where it began, and what ended it.
+LASTING = (
+    'trap \'echo stopped >> "$HOME/told"; exit 1\' TERM; echo began >> "$HOME/told"; '
+    'until [ -e "$HOME/end" ]; do sleep 0.1; done'
+)
+
+
+def lines_printed(hosts: Hosts, name: str) -> int:
+    """How far the farthest job on a host has counted, looked up on its disk."""
+    files = hosts.home(name).glob(".towline/jobs/*/out")
+    return max((file.read_bytes().count(b"\n") for file in files), default=0)
+
+
+def told(hosts: Hosts, name: str) -> list[str]:
+    file = hosts.home(name) / "told"
+    return file.read_text().split() if file.exists() else []
+
+
+def counted(text: str) -> bool:
+    """True when it is line 1, line 2 and so on, without a gap and none twice."""
+    numbers = [int(number) for number in re.findall(r"^line (\d+)$", text, re.MULTILINE)]
+    return len(numbers) > 0 and text == "".join(f"line {n + 1}\n" for n in range(len(numbers)))
+
+
+def machine_states(tow: Tow) -> dict[str, str]:
+    return {machine["name"]: machine["state"] for machine in tow.json("machines")["machines"]}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [12, 60])
+def test_a_host_cut_off_and_back_loses_nothing_and_nobody_does_anything(
+    hosts: Hosts, tow: Tow, seconds: int
+) -> None:
+    configure(tow, "h1")
+    follower = tow.popen("run", "-c", "lab", "sh", "-c", COUNTING)
+    beside = submit(tow, "-c", "lab", "sh", "-c", COUNTING)
+    assert follower.stdout and follower.stdout.readline() == "line 1\n"
+    wait_for(tow, beside, "running")
+    hosts.cut("h1")
+    before = lines_printed(hosts, "h1")
+    wait_until(lambda: lines_printed(hosts, "h1") > before + 8 * seconds, timeout=3 * seconds)
+    assert show(tow, beside)["state"] == "running"
+    hosts.heal("h1")
+    (hosts.home("h1") / "end").touch()
+    rest, said = follower.communicate(timeout=90)
+    assert follower.returncode == 9, said
+    assert counted("line 1\n" + rest), said
+    assert ended(tow, beside, timeout=60)["exit_code"] == 9
+    log = tow("log", str(beside))
+    assert counted(log.stdout) and log.stdout.count("\n") > 8 * seconds, log.stderr
+
+
+@pytest.mark.timeout(180)
+def test_a_job_stays_until_its_machine_answers_and_says_that_it_is_gone(
+    hosts: Hosts, tow: Tow
+) -> None:
+    configure(tow, "h1")
+    number = submit(tow, "-c", "lab", "sh", "-c", LASTING)
+    wait_for(tow, number, "running")
+    wait_until(lambda: told(hosts, "h1") == ["began"])
+    hosts.kill("h1")
+    wait_until(lambda: machine_states(tow)["h1"] == "offline", timeout=60)
+    assert show(tow, number)["state"] == "running"
+    hosts.boot("h1")
+    lost = wait_for(tow, number, "lost", timeout=60)
+    assert "h1" in lost["reason"] or "machine" in lost["reason"]
+    assert lost["exit_code"] is None
+    assert told(hosts, "h1") == ["began"]
+
+
+@pytest.mark.timeout(180)
+def test_with_retries_a_job_of_a_machine_that_lost_its_power_starts_elsewhere(
+    hosts: Hosts, tow: Tow
+) -> None:
+    configure(tow, "h1", "h2")
+    number = submit(tow, "-c", "lab", "--retries", "1", "sh", "-c", LASTING)
+    (first,) = wait_for(tow, number, "running")["machines"]
+    second = "h2" if first == "h1" else "h1"
+    (hosts.home(second) / "end").touch()
+    hosts.kill(first)
+    wait_until(lambda: machine_states(tow)[first] == "offline", timeout=60)
+    hosts.boot(first)
+    done = ended(tow, number, timeout=60)
+    assert (done["state"], done["machines"], done["attempt"]) == ("done", [second], 2)
+    assert told(hosts, second) == ["began"]
+    assert any(first in line["text"] for line in done["history"])
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.slow
+def test_a_machine_silent_for_too_long_loses_its_job_and_is_tidied_when_it_is_back(
+    hosts: Hosts, tow: Tow
+) -> None:
+    configure(tow, "h1", "h2", cluster="lost_after_s = 1")
+    number = submit(tow, "-c", "lab", "--retries", "1", "sh", "-c", LASTING)
+    (first,) = wait_for(tow, number, "running")["machines"]
+    second = "h2" if first == "h1" else "h1"
+    wait_until(lambda: told(hosts, first) == ["began"])
+    hosts.cut(first)
+    wait_until(lambda: told(hosts, second) == ["began"], timeout=120)
+    assert told(hosts, first) == ["began"]
+    hosts.heal(first)
+    wait_until(lambda: told(hosts, first) == ["began", "stopped"], timeout=60)
+    (hosts.home(second) / "end").touch()
+    done = ended(tow, number)
+    assert (done["state"], done["machines"], done["attempt"]) == ("done", [second], 2)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.slow
+def test_a_job_of_a_machine_without_power_is_found_lost_by_the_next_engine(
+    hosts: Hosts, tow: Tow, tow_home: Path
+) -> None:
+    configure(tow, "h1")
+    number = submit(tow, "-c", "lab", "sh", "-c", LASTING)
+    wait_for(tow, number, "running")
+    assert tow("engine", "stop").returncode == 0
+    hosts.poweroff("h1")
+    assert show(tow, number)["state"] == "running"
+    hosts.boot("h1")
+    assert wait_for(tow, number, "lost", timeout=60)["reason"]

@@ -1,0 +1,127 @@
+"""Whatever is killed and however often: every job runs exactly once, and is told as it was."""
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from e2e.checker import Task, differences, lines_on, tasks
+from e2e.lab import engine_pid, serves, write_config
+from testbed.hosts import Hosts
+from testbed.tow import Tow
+from testbed.waiting import wait_until
+from towline.cli.engine import Engine
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+LAB = ("h1", "h2", "h3")
+KILLS = 100
+JOBS = 300
+#: Every so many jobs are followed by a `tow run` of their own.
+FOLLOWED = 10
+#: Of the kills, this share comes while the Engine still starts and connects.
+EARLY = 0.5
+LONGEST_LIFE_S = 0.6
+
+
+class EngineKiller:
+    """Lets every Engine live for a random moment, until enough of them were killed."""
+
+    def __init__(self, home: Path, random: Random, wanted: int) -> None:
+        self.home = home
+        self.random = random
+        self.wanted = wanted
+        self.killed: list[int] = []
+        self.enough = threading.Event()
+
+    def run(self) -> None:
+        try:
+            while len(self.killed) < self.wanted:
+                pid = wait_until(self._fresh, timeout=60, every=0.005)
+                if self.random.random() > EARLY:
+                    wait_until(lambda pid=pid: self._is_at_work(pid), timeout=60)
+                self.enough.wait(self.random.uniform(0, LONGEST_LIFE_S))
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    self.killed.append(pid)
+        finally:
+            self.enough.set()
+
+    def _is_at_work(self, pid: int) -> bool:
+        about = Engine().running() if serves(self.home, pid) else None
+        return about is not None and "online" in about["machines"].values()
+
+    def _fresh(self) -> int:
+        pid = engine_pid(self.home)
+        return pid if pid not in self.killed[-1:] else 0
+
+
+@contextlib.contextmanager
+def in_background(pool: ThreadPoolExecutor, killer: EngineKiller) -> Iterator["Future[None]"]:
+    """Kill, and keep looking, so that there is always another Engine to kill."""
+    killing = pool.submit(killer.run)
+    try:
+        yield killing
+    finally:
+        killer.wanted = 0
+        killing.exception(timeout=60)
+
+
+def submit(tow: Tow, task: Task, followed: bool) -> int:
+    """The number of the job; a followed one must print and exit exactly as its command does."""
+    how = [] if followed else ["-d", "--json"]
+    done = tow("run", "-c", "lab", "-t", task.name, *how, "--", *task.argv, timeout=170)
+    if not followed:
+        assert done.returncode == 0, done.stderr
+        return int(json.loads(done.stdout)["id"])
+    _check_followed(task, done)
+    return int(done.stderr.rpartition("job ")[2].split()[0])
+
+
+def _check_followed(task: Task, done: "subprocess.CompletedProcess[str]") -> None:
+    assert (done.returncode, done.stdout) == (task.code, task.out), (task, done)
+    assert done.stderr.count(task.err) == 1, (task, done)
+
+
+def all_ended(tow: Tow) -> list[dict[str, object]] | None:
+    jobs = tow.json("status", "-a")["jobs"]
+    return jobs if all(job["ended"] for job in jobs) else None
+
+
+@pytest.mark.timeout(300)
+def test_a_hundred_kills_of_the_engine_lose_nothing_and_repeat_nothing(
+    hosts: Hosts, tow: Tow, tow_home: Path
+) -> None:
+    random = Random(20240607)
+    write_config(tow, LAB)
+    wanted = tasks(JOBS, random, longest=2.0)
+    killer = EngineKiller(tow_home, random, KILLS)
+    numbers: dict[int, Future[int]] = {}
+    with ThreadPoolExecutor(12) as pool, in_background(pool, killer) as killing:
+        for number, task in enumerate(wanted):
+            # Spread over the kills: submitting is interrupted as often as running is.
+            due = number * KILLS // JOBS
+            wait_until(lambda due=due: len(killer.killed) >= due or looked_at(tow), timeout=60)
+            numbers[number] = pool.submit(submit, tow, task, number % FOLLOWED == 0)
+        while not killer.enough.is_set():
+            looked_at(tow)
+        asked = {future.result(): wanted[number] for number, future in numbers.items()}
+        killing.result()
+    views = wait_until(lambda: all_ended(tow), timeout=60, every=0.2)
+    assert len(killer.killed) == KILLS
+    assert len(set(killer.killed)) == KILLS
+    assert differences(asked, views, lines_on(hosts, LAB), Engine()) == []
+
+
+def looked_at(tow: Tow) -> None:
+    done = tow("status", "-n", "1")
+    assert done.returncode == 0, done.stderr
