@@ -5,6 +5,7 @@ import gc
 import random
 import time
 from dataclasses import dataclass
+from math import nan
 
 from towline.core.scheduler import Scheduler, Waiting
 from towline.model.machine import Gpu, Machine
@@ -183,7 +184,7 @@ def measure(trial: Trial, queued: int) -> Row:
         queued=trial.scheduler.waiting_count,
         decision_us=1e6 * took / placed,
         turn_us=1e6 * took / DECISIONS,
-        submit_us=1e6 * spent / more,
+        submit_us=1e6 * spent / more if more >= 1_000 else nan,
         memory_mb=memory_mb,
     )
 

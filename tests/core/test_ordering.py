@@ -210,6 +210,20 @@ def test_a_kept_machine_may_change_while_the_head_waits() -> None:
     assert not scheduler.explain(11, now=22).reserved
 
 
+def test_several_machines_are_kept_for_one_gang_though_one_of_them_changes() -> None:
+    scheduler = a_full_scheduler(gpus=2, machines=2)
+    scheduler.submit(a_job(11, gpus=2, processes=2))
+    scheduler.decide(now=20)
+    scheduler.see(a_machine("gpu2", gpus=2, cpus=64, foreign_cpus=3.0))
+    scheduler.submit(a_job(12, gpus=1))
+    for job_id in (1, 2, 3):
+        scheduler.release(job_id, now=21)
+        assert scheduler.decide(now=21) == []
+    scheduler.release(4, now=22)
+    assert ids(scheduler.decide(now=22)) == [11]
+    scheduler.check_invariants()
+
+
 def test_a_machine_that_leaves_the_cluster_is_not_kept_for_its_head() -> None:
     scheduler = a_full_scheduler(gpus=2)
     scheduler.submit(a_job(11, gpus=2))

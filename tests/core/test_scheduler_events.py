@@ -253,6 +253,22 @@ def test_odd_shapes_without_end_do_not_hide_a_job_that_fits() -> None:
     scheduler.check_invariants()
 
 
+def test_a_kind_of_job_whose_last_one_just_started_is_not_asked_again() -> None:
+    scheduler = Scheduler()
+    scheduler.see(a_machine("gpu1", gpus=4, cpus=4))
+    scheduler.see(a_machine("gpu2", gpus=4, cpus=1))
+    for job_id in (1, 2, 3):
+        scheduler.submit(a_job(job_id, processes=3, gpus=1, gpu_reserved=False))
+    scheduler.submit(a_job(4, processes=4, gpus=1, owner="ben"))
+    started: list[int] = []
+    for now in range(5):
+        placed = ids(scheduler.decide(now))
+        started += placed
+        for job_id in placed:
+            scheduler.release(job_id, now)
+    assert sorted(started) == [1, 2, 3, 4]
+
+
 def test_a_request_without_processes_starts_at_once() -> None:
     scheduler = Scheduler()
     scheduler.submit(a_job(1, request=Request(())))

@@ -42,7 +42,8 @@ class Person:
     ) -> None:
         self.process.kill()
         self.process.wait(timeout=10)
-        os.close(self._ours)
+        if self._ours >= 0:
+            os.close(self._ours)
 
     def sees(self, text: str, timeout: float = 20) -> None:
         """Wait for `text` to appear after what was seen before."""
@@ -57,6 +58,12 @@ class Person:
         wait_until(lambda: self._ended(), timeout, on_timeout=lambda: self.shown)
         self._read()
         return self.process.returncode
+
+    def closes_the_terminal(self) -> None:
+        """The window is gone; `tow` is told so by the kernel."""
+        os.close(self._ours)
+        self._ours = -1
+        self.process.wait(timeout=20)
 
     def _ended(self) -> bool:
         # Reading on, or `tow` would wait for us.

@@ -55,7 +55,8 @@ def test_a_host_cut_off_and_back_loses_nothing_and_nobody_does_anything(
     wait_for(tow, beside, "running")
     hosts.cut("h1")
     before = lines_printed(hosts, "h1")
-    wait_until(lambda: lines_printed(hosts, "h1") > before + 8 * seconds, timeout=3 * seconds)
+    # Ten lines take a second at least.
+    wait_until(lambda: lines_printed(hosts, "h1") > before + 10 * seconds, timeout=3 * seconds)
     assert show(tow, beside)["state"] == "running"
     hosts.heal("h1")
     (hosts.home("h1") / "end").touch()
@@ -64,7 +65,7 @@ def test_a_host_cut_off_and_back_loses_nothing_and_nobody_does_anything(
     assert counted("line 1\n" + rest), said
     assert ended(tow, beside, timeout=60)["exit_code"] == 9
     log = tow("log", str(beside))
-    assert counted(log.stdout) and log.stdout.count("\n") > 8 * seconds, log.stderr
+    assert counted(log.stdout) and log.stdout.count("\n") > 10 * seconds, log.stderr
 
 
 @pytest.mark.timeout(180)
@@ -80,7 +81,7 @@ def test_a_job_stays_until_its_machine_answers_and_says_that_it_is_gone(
     assert show(tow, number)["state"] == "running"
     hosts.boot("h1")
     lost = wait_for(tow, number, "lost", timeout=60)
-    assert "h1" in lost["reason"] or "machine" in lost["reason"]
+    assert "restarted" in lost["reason"] or "exit code is not known" in lost["reason"]
     assert lost["exit_code"] is None
     assert told(hosts, "h1") == ["began"]
 

@@ -86,7 +86,9 @@ def test_push_puts_a_file_or_folder_into_the_job(tow: Tow, job: str) -> None:
 
 
 def test_exec_runs_beside_the_job_with_its_folder_and_exit_code(tow: Tow, job: str) -> None:
-    done = tow("exec", job, "--", "sh", "-c", "pwd; hostname; echo $TOWLINE_JOB; echo e >&2; exit 9")
+    done = tow(
+        "exec", job, "--", "sh", "-c", "pwd; hostname; echo $TOWLINE_JOB; echo e >&2; exit 9"
+    )
     folder, *rest = done.stdout.split()
     assert folder.startswith("/home/worker/.towline/jobs/")
     assert rest == ["h1", job]

@@ -1,7 +1,6 @@
 """Whatever is killed and however often: every job runs exactly once, and is told as it was."""
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -15,7 +14,8 @@ from random import Random
 import pytest
 
 from e2e.checker import Task, differences, lines_on, tasks
-from e2e.lab import engine_pid, serves, write_config
+from e2e.engines import engine_pid, serves
+from e2e.jobs import configure
 from testbed.hosts import Hosts
 from testbed.tow import Tow
 from testbed.waiting import wait_until
@@ -31,6 +31,8 @@ FOLLOWED = 10
 #: Of the kills, this share comes while the Engine still starts and connects.
 EARLY = 0.5
 LONGEST_LIFE_S = 0.6
+#: Three at a time fit on a host of 32, so that all hosts are used and jobs also wait.
+WIDE = ("--cpus", "10")
 
 
 class EngineKiller:
@@ -73,13 +75,14 @@ def in_background(pool: ThreadPoolExecutor, killer: EngineKiller) -> Iterator["F
         yield killing
     finally:
         killer.wanted = 0
-        killing.exception(timeout=60)
+        killing.exception(timeout=90)
 
 
-def submit(tow: Tow, task: Task, followed: bool) -> int:
+def submit_one(tow: Tow, task: Task, followed: bool) -> int:
     """The number of the job; a followed one must print and exit exactly as its command does."""
     how = [] if followed else ["-d", "--json"]
-    done = tow("run", "-c", "lab", "-t", task.name, *how, "--", *task.argv, timeout=170)
+    words = ("-c", "lab", *WIDE, "-t", task.name, *how)
+    done = tow("run", *words, "--", *task.argv, timeout=170)
     if not followed:
         assert done.returncode == 0, done.stderr
         return int(json.loads(done.stdout)["id"])
@@ -102,8 +105,8 @@ def test_a_hundred_kills_of_the_engine_lose_nothing_and_repeat_nothing(
     hosts: Hosts, tow: Tow, tow_home: Path
 ) -> None:
     random = Random(20240607)
-    write_config(tow, LAB)
-    wanted = tasks(JOBS, random, longest=2.0)
+    configure(tow, *LAB)
+    wanted = tasks(JOBS, random, longest=1.2)
     killer = EngineKiller(tow_home, random, KILLS)
     numbers: dict[int, Future[int]] = {}
     with ThreadPoolExecutor(12) as pool, in_background(pool, killer) as killing:
@@ -111,17 +114,58 @@ def test_a_hundred_kills_of_the_engine_lose_nothing_and_repeat_nothing(
             # Spread over the kills: submitting is interrupted as often as running is.
             due = number * KILLS // JOBS
             wait_until(lambda due=due: len(killer.killed) >= due or looked_at(tow), timeout=60)
-            numbers[number] = pool.submit(submit, tow, task, number % FOLLOWED == 0)
+            numbers[number] = pool.submit(submit_one, tow, task, number % FOLLOWED == 0)
         while not killer.enough.is_set():
             looked_at(tow)
         asked = {future.result(): wanted[number] for number, future in numbers.items()}
         killing.result()
     views = wait_until(lambda: all_ended(tow), timeout=60, every=0.2)
+    ran = lines_on(hosts, LAB)
+    assert differences(asked, views, ran, Engine()) == []
+    assert all(ran.values()), "not every host was used"
     assert len(killer.killed) == KILLS
-    assert len(set(killer.killed)) == KILLS
-    assert differences(asked, views, lines_on(hosts, LAB), Engine()) == []
 
 
 def looked_at(tow: Tow) -> None:
     done = tow("status", "-n", "1")
     assert done.returncode == 0, done.stderr
+
+
+def processes(hosts: Hosts, host: str, name: str) -> list[int]:
+    """The processes of this name on a host, as this machine numbers them."""
+    inside = os.stat(f"/proc/{hosts.pid(host)}/ns/pid").st_ino
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            called = Path(f"/proc/{pid}/comm").read_text().strip()
+            if called == name and os.stat(f"/proc/{pid}/ns/pid").st_ino == inside:
+                found.append(int(pid))
+    return found
+
+
+def kill_one(hosts: Hosts, name: str, random: Random) -> None:
+    """Kill -9 one process of this name, on any host."""
+
+    def found() -> list[int]:
+        return [pid for host in LAB for pid in processes(hosts, host, name)]
+
+    pid = random.choice(wait_until(found, timeout=60))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("victim", ["tow-agent", "tow-supervisor"])
+def test_killed_agents_and_killed_supervisors_cost_no_job_and_no_exit_code(
+    hosts: Hosts, tow: Tow, victim: str
+) -> None:
+    random = Random(victim)
+    configure(tow, *LAB)
+    wanted = tasks(60, random, longest=3.0)
+    with ThreadPoolExecutor(4) as pool:
+        submitted = [pool.submit(submit_one, tow, task, False) for task in wanted]
+        for _ in range(15):
+            kill_one(hosts, victim, random)
+        asked = {future.result(): task for future, task in zip(submitted, wanted, strict=True)}
+    views = wait_until(lambda: all_ended(tow), timeout=120, every=0.2)
+    assert differences(asked, views, lines_on(hosts, LAB), Engine()) == []

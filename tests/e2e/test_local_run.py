@@ -24,7 +24,20 @@ from e2e.person import CTRL_C, Person
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 
-ODD_WORDS = ["two words", "it's", '"', "$HOME", "`id`", "a\nb\n", "ünï 雪 🚀", "", "*", "\\", "-x", "--"]
+ODD_WORDS = [
+    "two words",
+    "it's",
+    '"',
+    "$HOME",
+    "`id`",
+    "a\nb\n",
+    "ünï 雪 🚀",
+    "",
+    "*",
+    "\\",
+    "-x",
+    "--",
+]
 SHOW_WORDS = "import os, sys; print([os.fsencode(word) for word in sys.argv[1:]])"
 
 
@@ -156,6 +169,29 @@ def test_ctrl_c_on_a_terminal_keeps_following_or_detaches(tow: Tow) -> None:
     assert show(tow, 1)["state"] == "running"
 
 
+def test_ctrl_c_while_it_waits_stops_a_job_that_never_started(tow: Tow) -> None:
+    blocker = submit(tow, "--exclusive", "sleep", "60")
+    wait_for(tow, blocker, "running")
+    with Person(tow, "run", "echo", "never") as person:
+        person.sees("waiting")
+        person.types(CTRL_C)
+        person.sees("[d]etach?")
+        person.types("s\n")
+        assert person.leaves() == 130
+    assert show(tow, 2)["reason"] == "stopped before it started"
+
+
+def test_closed_terminal_ends_no_job(tow: Tow) -> None:
+    script = "echo here; while [ ! -e go ]; do sleep 0.05; done; echo on"
+    with Person(tow, "run", "sh", "-c", script) as person:
+        person.sees("here")
+        person.closes_the_terminal()
+    assert show(tow, 1)["state"] == "running"
+    assert tow("exec", "1", "touch", "go").returncode == 0
+    attached = tow("attach", "1")
+    assert (attached.returncode, attached.stdout) == (0, "here\non\n")
+
+
 def test_dry_run_shows_what_would_be_sent_and_does_nothing(tow: Tow) -> None:
     (tow.folder / "big.bin").write_bytes(bytes(5000))
     plan = tow.json("run", "--dry-run", "-e", "SEED=7", "python", "train.py")
@@ -174,7 +210,9 @@ def test_variables_come_from_here_and_from_the_options(tow: Tow) -> None:
 
 
 def test_setup_runs_first_in_the_same_shell(tow: Tow) -> None:
-    done = tow("run", "--setup", "export WHO=setup; cd /", "sh", "-c", "echo $WHO in $PWD: $1", "sh", "a b")
+    done = tow(
+        "run", "--setup", "export WHO=setup; cd /", "sh", "-c", "echo $WHO in $PWD: $1", "sh", "a b"
+    )
     assert done.stdout == "setup in /: a b\n"
 
 

@@ -69,7 +69,8 @@ def test_every_process_knows_who_and_where_all_are(tow: Tow, hosts: Hosts) -> No
         assert (own["NUM_PROCESSES_GROUP0"], own["NUM_PROCESSES_GROUP1"]) == ("2", "1")
         assert (own["RANK"], own["WORLD_SIZE"], own["LOCAL_RANK"]) == (str(rank), "3", "0")
         addresses = [
-            own[name] for name in ("HOST_GROUP0_PROCESS0", "HOST_GROUP0_PROCESS1", "HOST_GROUP1_PROCESS0")
+            own[name]
+            for name in ("HOST_GROUP0_PROCESS0", "HOST_GROUP0_PROCESS1", "HOST_GROUP1_PROCESS0")
         ]
         assert addresses == [hosts.address(machine) for machine in machines]
         assert own["MASTER_ADDR"] == addresses[0]

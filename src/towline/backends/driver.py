@@ -41,7 +41,8 @@ class Wanted(Struct):
     #: What the agent needs to start it. None: it may only be found again, never started (a process
     #: of a gang whose start an earlier Engine left half done).
     order: Callable[[], dict[str, Any]] | None
-    snapshot: str = ""
+    #: Ids of the snapshots that must be there first.
+    snapshots: tuple[str, ...] = ()
     gpus: tuple[int, ...] = ()
     #: A start went out, or may have gone out before the Engine was killed.
     sent: bool = False
@@ -231,23 +232,30 @@ class Driver:
             self._outbox = []
             return
         self._outbox = []
-        groups: dict[str, list[Wanted]] = {}
+        groups: dict[tuple[str, ...], list[Wanted]] = {}
         for wanted in outbox:
             if self.wanted.get(wanted.key) is wanted and not wanted.stop:
-                groups.setdefault(wanted.snapshot, []).append(wanted)
-        for snapshot, some in groups.items():
-            staged = self._staged.get(snapshot)
-            if not snapshot or (staged is not None and staged.done() and not staged.exception()):
+                groups.setdefault(wanted.snapshots, []).append(wanted)
+        for snapshots, some in groups.items():
+            if all(self._is_staged(snapshot) for snapshot in snapshots):
                 self._send(link, some)
             else:
-                self._spawn(self._stage_and_send(link, snapshot, some))
+                self._spawn(self._stage_and_send(link, snapshots, some))
 
-    async def _stage_and_send(self, link: Link, snapshot: str, some: list[Wanted]) -> None:
+    def _is_staged(self, snapshot: str) -> bool:
         task = self._staged.get(snapshot)
-        if task is None or (task.done() and task.exception()):
-            task = self._staged[snapshot] = self._spawn(stage(link, self.blobs, snapshot))
+        return task is not None and task.done() and not task.cancelled() and not task.exception()
+
+    async def _stage_and_send(
+        self, link: Link, snapshots: tuple[str, ...], some: list[Wanted]
+    ) -> None:
         try:
-            await asyncio.shield(task)
+            for snapshot in snapshots:
+                task = self._staged.get(snapshot)
+                if task is None or (task.done() and not self._is_staged(snapshot)):
+                    task = self._spawn(stage(link, self.blobs, snapshot))
+                    self._staged[snapshot] = task
+                await asyncio.shield(task)
         except AgentError as error:
             cause = "no_space" if error.code == "no_space" else "snapshot"
             for wanted in some:
@@ -322,6 +330,9 @@ class Driver:
             text=body.get("text") or "",
             started=self._here(body.get("started")),
             ended=self._here(body.get("ended")) or time.time(),
+            made=body.get("made", -1),
+            out_size=body.get("out_size") or 0,
+            err_size=body.get("err_size") or 0,
         )
 
     def _end(self, wanted: Wanted, ending: Ending) -> None:

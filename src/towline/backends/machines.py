@@ -209,7 +209,7 @@ class Machines:
                 attempt=attempt.number,
                 rank=rank,
                 order=None if orders is None else orders[rank],
-                snapshot=job.spec.snapshot,
+                snapshots=tuple(filter(None, (job.spec.snapshot, job.spec.keep))),
                 gpus=slot.gpus,
                 sent=again,
                 started=bool(attempt.started),
@@ -245,6 +245,9 @@ class Machines:
                 "time_s": spec.time_s,
                 "grace_s": spec.grace_s,
                 "hold": len(attempt.placement) > 1,
+                "links": spec.links,
+                "keep": spec.keep,
+                "folder": original(spec.folder) if spec.in_place else "",
             }
 
         return [lambda rank=rank: order(rank) for rank in range(len(attempt.placement))]  # type: ignore[misc]

@@ -205,7 +205,7 @@ class Follow:
         while True:
             try:
                 question = (
-                    f"\njob {self.job_id} is running. [s]top it, [k]eep following, [d]etach? "
+                    f"\njob {self.job_id} has not ended. [s]top it, [k]eep following, [d]etach? "
                 )
                 answer = _asked(question).strip().lower()
             except KeyboardInterrupt:

@@ -34,7 +34,8 @@ COMMANDS = {
         "exec": "run a command beside a job",
         "forward": "reach a port of a job from this machine",
     },
-    "What was submitted": {
+    "Results and versions": {
+        "results": "bring home what a job has made so far",
         "diff": "what changed since a job was submitted",
         "checkout": "bring the submitted version back as a folder",
         "snapshots": "list and forget the branches that record dirty trees",

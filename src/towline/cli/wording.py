@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from towline.cli.terminal import printable
 from towline.model.units import format_duration
 
@@ -39,12 +41,20 @@ def outcome(view: dict[str, Any]) -> str:
     took = duration(view)
     where = f" on {machines(view)}" if view.get("machines") else ""
     if state == "done":
-        return f"✓ job {job} done{took and f' in {took}'}{where} · files: tow ls {job}"
+        return f"✓ job {job} done{took and f' in {took}'}{where} · {_whereabouts(view)}"
     why = ending(view)
     if not why.startswith(state):
         why = f"{state}: {why}" if why else state
     mark = "■" if state == "stopped" else "✗"
     return f"{mark} job {job} {why}{took and f' after {took}'}{where} · tow log {job}"
+
+
+def _whereabouts(view: dict[str, Any]) -> str:
+    """Where what it made is: here already, or still on its machine."""
+    results = view.get("results") or ""
+    if results.startswith("/"):
+        return f"results: {os.path.relpath(results)}"
+    return results or f"files: tow ls {view['id']}"
 
 
 def ending(view: dict[str, Any]) -> str:

@@ -41,6 +41,8 @@ class MachinesCluster(
     lost_after_s: Positive | None = None
     #: Who may use these machines; empty: everyone.
     owners: list[str] = field(default_factory=list)
+    #: Name in the job's folder -> folder or file that is on the machines already.
+    links: dict[str, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:

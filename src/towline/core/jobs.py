@@ -5,7 +5,7 @@ import signal as signals
 from msgspec.structs import replace
 
 from towline.core.lifecycle import next_state
-from towline.model.job import Attempt, Ending, Job, JobSpec, State
+from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Placement
 from towline.model.units import format_duration
 
@@ -104,6 +104,7 @@ def retried(job: Job) -> Job:
         ended=None,
         exit_code=None,
         reason="",
+        results="",
         failures=0,
         stop_asked=False,
         avoid=(),
@@ -172,4 +173,9 @@ def _final(
         ended=max((e.ended for e in endings.values() if e.ended), default=now),
         exit_code=exit_code,
         reason=reason,
+        results=WANTED if job.spec.results and _made_something(endings) else "",
     )
+
+
+def _made_something(endings: dict[int, Ending]) -> bool:
+    return any(e.started and (e.made or e.out_size or e.err_size) for e in endings.values())

@@ -44,11 +44,9 @@ class Queue:
         if bucket.entry is None or (job.submitted, job.id) < bucket.entry[:2]:
             self._advance(bucket)
 
-    def drop(self, job_id: int) -> Bucket | None:
-        """Take a job out, wherever it stands."""
-        bucket = self.waiting.pop(job_id, None)
-        if bucket is None:
-            return None
+    def drop(self, job_id: int) -> None:
+        """Take a waiting job out, wherever it stands."""
+        bucket = self.waiting.pop(job_id)
         bucket.count -= 1
         bucket.gone.add(job_id)
         left = self._counts[bucket.cluster] - 1
@@ -57,7 +55,6 @@ class Queue:
             del self._counts[bucket.cluster]
         if bucket.entry is not None and bucket.entry[1] == job_id:
             self._advance(bucket)
-        return bucket
 
     def wake(self, bucket: Bucket) -> None:
         """Try it again everywhere."""

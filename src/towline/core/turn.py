@@ -152,6 +152,8 @@ class Turn:
     def _try_best(self, rank: Rank, lanes: Lanes) -> None:
         """Try the best bucket of a kind or cluster; if it is refused, it may become the head."""
         cluster = lanes.cluster
+        if not lanes.priorities:
+            return
         if isinstance(lanes, Kind):
             if not self._may_fit(lanes):
                 return

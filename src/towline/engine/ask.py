@@ -38,6 +38,12 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     #: Patterns of what travels besides, and of what stays here.
     include: list[str] = field(default_factory=list)
     exclude: list[str] = field(default_factory=list)
+    #: Paths that come home; none: all that the job makes or changes.
+    back: list[str] = field(default_factory=list)
+    results: bool = True
+    in_place: bool = False
+    #: Job whose `keep` folder this one starts with.
+    continued: int = 0
 
     def __repr__(self) -> str:
         return f"JobAsk({self.argv!r})"
@@ -98,6 +104,10 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
         time_s=parse_duration_s(limit) if limit else 0.0,
         grace_s=config.engine.grace_s,
         retries=_number("--retries", ask.retries, defaults.retries, 0, 1000),
+        in_place=ask.in_place,
+        links=dict(cluster.links),
+        results=ask.results and not ask.in_place,
+        back=tuple(keepable(path.strip("/")) for path in ask.back),
         priority=_number("--priority", ask.priority, defaults.priority, -1000, 1000),
     )
 

@@ -45,6 +45,10 @@ class Clusters:
     def leave(self, name: str) -> None:
         self._joined.pop(name, None)
         self.machines.leave(name)
+        self.store.forget_cluster(name)
+
+    def knows(self, name: str) -> bool:
+        return name in self._joined
 
     def _join(
         self, name: str, cluster: MachinesCluster, aliases: dict[str, str], lost_after_s: float

@@ -15,6 +15,7 @@ from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
 from towline.engine.forwards import Forwards
 from towline.engine.intake import Intake
+from towline.engine.results import Results
 from towline.engine.versions import Versions
 from towline.errors import NotFound
 from towline.hosts.ssh import needs_person
@@ -39,6 +40,7 @@ class Desk:
         #: Requests that are being answered.
         self.visitors = 0
         self.intake = Intake(engine, machines, self.clusters, paths.config_file, self.owner)
+        self.results = Results(engine, machines, paths.home)
         self.versions = Versions(engine, self.intake, machines.blobs)
         engine.backend = machines
         machines.rejoin = lambda name: self.clusters.rejoin({name})
@@ -51,9 +53,11 @@ class Desk:
         self.clusters.rejoin({job.spec.cluster for job in jobs})
         await self.engine.recover()
         self.machines.recovered()
+        self.results.resume()
         await self.forwards.restore(forwards)
 
     async def close(self) -> None:
+        self.results.cancel()
         await self.forwards.close()
         await self.machines.close()
         for machine in self.machines.seen.values():

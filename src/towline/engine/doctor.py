@@ -40,7 +40,8 @@ async def examine_machine(driver: Driver) -> AsyncIterator[Step]:
     except (HostError, AgentError) as problem:
         error = problem
     yield _reachable(driver, error)
-    if isinstance(error, Refused) or error is None:
+    by_ssh = driver.host.login() is not None
+    if by_ssh and (isinstance(error, Refused) or error is None):
         yield _key_known(driver, error)
     if isinstance(error, Unusable) or error is None:
         yield _python(driver, error, hello)

@@ -53,6 +53,8 @@ class Engine:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._watchers: dict[int, set[asyncio.Event]] = {}
         self._busy = False
+        #: Called with each job that has ended, once that is written down.
+        self.on_end: Callable[[Job], None] = lambda job: None
         #: When anything last happened, for the idle exit.
         self.last_active = clock()
 
@@ -104,9 +106,14 @@ class Engine:
             self.last_active = now
         for order in step.orders:
             self._perform(order)
-        for job_id in step.changed:
-            for watcher in self._watchers.get(job_id, ()):
-                watcher.set()
+        for job in step.changed.values():
+            if job.state.final:
+                self.on_end(job)
+            self._wake_watchers(job.id)
+
+    def _wake_watchers(self, job_id: int) -> None:
+        for watcher in self._watchers.get(job_id, ()):
+            watcher.set()
 
     async def _write(self, step: Step, now: float, submissions: list[Submission]) -> None:
         write = functools.partial(
@@ -149,6 +156,12 @@ class Engine:
         jobs = [self.job(job_id) for job_id in ids]
         again = tuple((job, request_of(job.spec.request)) for job in jobs if job.state.final)
         await self.tell(RetryAsked(again))
+
+    def note_results(self, job: Job, results: str) -> None:
+        """What came home of a job that has ended."""
+        told = f"results: {results}" if results else "no results"
+        self.store.note_results(job.id, results, self.clock(), told)
+        self._wake_watchers(job.id)
 
     def job(self, job_id: int) -> Job:
         job = self.core.jobs.get(job_id) or self.store.job(job_id)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from towline.backends.base import Backend
 from towline.engine.engine import Engine, request_of
 from towline.errors import AgentError, HostError, TowlineError
-from towline.model.job import Job, State, view
+from towline.model.job import WANTED, Job, State, view
 
 Frame = tuple[dict[str, Any], bytes]
 #: Quiet for this long before we say why a job waits.
@@ -67,7 +67,9 @@ class Follower:
                     yield frame
             job = await self._settled(job)
             if job.state.final and not self._unread(job):
-                yield {"end": view(job)}, b""
+                if job.results == WANTED:
+                    await self.engine.job_where(self.job_id, lambda job: job.results != WANTED)
+                yield {"end": view(self.engine.job(self.job_id))}, b""
                 return
             self.offsets = {}
             yield {"note": job.reason or "starting again"}, b""

@@ -1,6 +1,7 @@
 """From what is asked to what is accepted: check everything, freeze the folder, write it down."""
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +17,8 @@ from towline.core.scheduler import Waiting
 from towline.engine.ask import JobAsk, checked_folder, cluster_of, snapshot_settings, spec_from
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
-from towline.errors import HostError, Impossible
+from towline.engine.results import fetch_kept
+from towline.errors import HostError, Impossible, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, JobSpec
 from towline.model.odd_text import keepable
@@ -137,6 +139,19 @@ class Intake:
         )
         return Frozen(snapshot, recorded)
 
+    async def kept(self, job_id: int) -> str:
+        """Snapshot id of a job's `keep` folder as it is now; "" if there is nothing in it."""
+        job = self.engine.job(job_id)
+        with tempfile.TemporaryDirectory(dir=self.machines.blobs.root) as folder:
+            await fetch_kept(self.machines, job, folder)
+            settings = SnapshotSettings(limit_mb=1e9)
+            taken = await self.snapshot(folder, settings)
+        return taken.id if taken.entries else ""
+
+    def only_here(self, cluster: str) -> bool:
+        members = [m for m in self.machines.members.values() if cluster in m.clusters]
+        return all(member.host.login() is None for member in members)
+
     def runs_here(self, cluster: str) -> bool:
         """A job on this very machine gets the environment it was submitted from."""
         return any(
@@ -153,6 +168,7 @@ class _Batch:
         self._folders: dict[tuple[str, str], tuple[Config, Frozen]] = {}
         self._possible: set[tuple[str, str, str]] = set()
         self._environments: dict[int, str] = {}
+        self._keeps: dict[int, str] = {}
 
     async def accept(self, ask: JobAsk) -> JobSpec:
         intake = self.intake
@@ -166,7 +182,20 @@ class _Batch:
         config, frozen = self._folders[folder]
         spec = spec_from(ask, config, intake.owner)
         await self._check(spec, ask.cwd)
+        if spec.in_place and not intake.only_here(spec.cluster):
+            raise UsageError(
+                f"--in-place runs in the folder itself, but cluster {spec.cluster!r} is elsewhere",
+                hint="use it on this machine: -c local",
+            )
+        if ask.continued:
+            spec = replace(spec, keep=await self._kept(ask.continued))
         return self._complete(spec, ask, frozen)
+
+    async def _kept(self, job_id: int) -> str:
+        """What an earlier job left in its `keep` folder, as a snapshot; fetched once."""
+        if job_id not in self._keeps:
+            self._keeps[job_id] = await self.intake.kept(job_id)
+        return self._keeps[job_id]
 
     async def _check(self, spec: JobSpec, cwd: str) -> None:
         if (cwd, spec.cluster, spec.request) not in self._possible:

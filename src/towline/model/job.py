@@ -60,6 +60,15 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     grace_s: float = 10.0
     retries: int = 0
     priority: int = 0
+    #: Run in the folder itself, on this machine, not in a tree of its own.
+    in_place: bool = False
+    #: Name in the tree -> what it leads to on the machine.
+    links: dict[str, str] = field(default_factory=dict)
+    #: Snapshot of what an earlier job kept, that this one starts with.
+    keep: str = ""
+    #: Whether what it makes comes home, and which paths; no paths: all it made or changed.
+    results: bool = True
+    back: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"JobSpec({self.title or ' '.join(self.argv)!r} on {self.cluster})"
@@ -75,6 +84,10 @@ class Ending(Struct, frozen=True, omit_defaults=True):
     text: str = ""
     started: float = 0.0
     ended: float = 0.0
+    #: Files it made or changed, and how much it printed; -1 where nobody counted.
+    made: int = -1
+    out_size: int = 0
+    err_size: int = 0
 
     @property
     def ok(self) -> bool:
@@ -110,8 +123,14 @@ class Job(Struct, frozen=True):
     #: True once the user asked to stop it; nothing starts it again but `tow retry`.
     stop_asked: bool = False
     attempt: Attempt | None = None
+    #: "wanted" while there is something to bring home, then what came home, in words.
+    results: str = ""
     #: Machines an earlier attempt failed or was lost on; avoided while there are others.
     avoid: tuple[str, ...] = ()
+
+
+#: `Job.results` of a job with something to bring home.
+WANTED = "wanted"
 
 
 def key_of(engine: str, job_id: int, attempt: int, rank: int) -> str:
@@ -140,4 +159,5 @@ def view(job: Job) -> dict[str, Any]:
         "attempt": job.attempt.number if job.attempt else 0,
         "retries": job.spec.retries,
         "priority": job.spec.priority,
+        "results": job.results,
     }

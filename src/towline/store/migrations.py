@@ -51,6 +51,11 @@ MIGRATIONS: tuple[str, ...] = (
         port INTEGER NOT NULL
     );
     """,
+    # 2: results come home
+    """
+    ALTER TABLE jobs ADD COLUMN results TEXT NOT NULL DEFAULT '';
+    CREATE INDEX jobs_with_results_wanted ON jobs (id) WHERE results = 'wanted';
+    """,
 )
 
 

@@ -23,17 +23,30 @@ _decode_spec = msgspec.json.Decoder(JobSpec).decode
 _decode_attempt = msgspec.json.Decoder(Attempt).decode
 _decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
 
-_COLUMNS = (
-    "id, state, submitted, started, ended, exit_code, reason, failures, stop_asked, "
-    "spec, attempt, avoid"
+#: The columns of a job's row that are fields of `Job`.
+_FIELDS = (
+    "id",
+    "state",
+    "submitted",
+    "started",
+    "ended",
+    "exit_code",
+    "reason",
+    "failures",
+    "stop_asked",
+    "spec",
+    "attempt",
+    "avoid",
+    "results",
 )
 _INSERT = (
     "INSERT INTO jobs (id, owner, cluster, title, state, submitted, started, ended, exit_code, "
-    "reason, failures, stop_asked, spec, attempt, avoid) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    "reason, failures, stop_asked, spec, attempt, avoid, results) "
+    "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 _UPDATE = (
     "UPDATE jobs SET state=?, started=?, ended=?, exit_code=?, reason=?, failures=?, stop_asked=?, "
-    "attempt=?, avoid=? WHERE id=?"
+    "attempt=?, avoid=?, results=? WHERE id=?"
 )
 
 
@@ -100,6 +113,15 @@ class Store:
                 [(now, job, text) for job, text in told],
             )
 
+    def note_results(self, job_id: int, results: str, now: float, told: str) -> None:
+        """What came home of a job that has ended."""
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("UPDATE jobs SET results=? WHERE id=?", (results, job_id))
+            self._db.execute(
+                "INSERT INTO events (at, job, text) VALUES (?,?,?)", (now, job_id, told)
+            )
+
     def remember_environment(self, environ: Mapping[str, str]) -> str:
         """Keep a submitter's environment once, however many jobs share it."""
         body = _encode(dict(sorted(environ.items())))
@@ -111,6 +133,10 @@ class Store:
     def remember_cluster(self, name: str, body: bytes) -> None:
         with self._db:
             self._db.execute("INSERT OR REPLACE INTO clusters VALUES (?,?)", (name, body))
+
+    def forget_cluster(self, name: str) -> None:
+        with self._db:
+            self._db.execute("DELETE FROM clusters WHERE name=?", (name,))
 
     def remember_machine(self, machine: Machine) -> None:
         """The last observation: what a request can hope for while the machine is out of reach."""
@@ -160,6 +186,10 @@ class Store:
     def unfinished(self) -> list[Job]:
         return self._jobs("WHERE ended IS NULL ORDER BY id", ())
 
+    def results_wanted(self) -> list[int]:
+        rows = self._reader.execute("SELECT id FROM jobs WHERE results='wanted' ORDER BY id")
+        return [row[0] for row in rows]
+
     def recent(self, since: float, limit: int, state: str = "", cluster: str = "") -> list[Job]:
         """Jobs that have not ended or ended after `since`, the newest `limit`, oldest first."""
         where = ["(ended IS NULL OR ended >= ?)"]
@@ -194,7 +224,7 @@ class Store:
         return list(self._reader.execute("SELECT local, job, port FROM forwards"))
 
     def _jobs(self, clause: str, values: tuple[object, ...]) -> list[Job]:
-        rows = self._reader.execute(f"SELECT {_COLUMNS} FROM jobs {clause}", values)
+        rows = self._reader.execute(f"SELECT {', '.join(_FIELDS)} FROM jobs {clause}", values)
         return [_job(row) for row in rows]
 
 
@@ -232,6 +262,7 @@ def _insert_row(job: Job) -> tuple[object, ...]:
         _encode(job.spec),
         _encode(job.attempt) if job.attempt else None,
         _encode(job.avoid),
+        job.results,
     )
 
 
@@ -246,25 +277,16 @@ def _update_row(job: Job) -> tuple[object, ...]:
         job.stop_asked,
         _encode(job.attempt) if job.attempt else None,
         _encode(job.avoid),
+        job.results,
         job.id,
     )
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    (id_, state, submitted, started, ended, code, reason, failures, stop, spec, attempt, avoid) = (
-        row
-    )
-    return Job(
-        id=id_,
-        spec=_decode_spec(spec),
-        state=State(state),
-        submitted=submitted,
-        started=started,
-        ended=ended,
-        exit_code=code,
-        reason=reason,
-        failures=failures,
-        stop_asked=bool(stop),
-        attempt=_decode_attempt(attempt) if attempt else None,
-        avoid=_decode_names(avoid),
-    )
+    found = dict(zip(_FIELDS, row, strict=True))
+    found["spec"] = _decode_spec(found["spec"])
+    found["state"] = State(found["state"])
+    found["stop_asked"] = bool(found["stop_asked"])
+    found["attempt"] = _decode_attempt(found["attempt"]) if found["attempt"] else None
+    found["avoid"] = _decode_names(found["avoid"])
+    return Job(**found)

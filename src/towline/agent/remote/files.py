@@ -4,7 +4,7 @@ import os
 import stat
 from typing import Any
 
-from . import record
+from . import record, results
 from .home import checked_key
 from .machine import to_path, to_text
 from .refusal import Refusal
@@ -21,7 +21,7 @@ class Files:
     def operations(self):
         return {
             name: self.refusing(getattr(self, name))
-            for name in ("list", "stat", "get", "put", "walk")
+            for name in ("list", "stat", "get", "put", "walk", "changed")
         }
 
     def refusing(self, operation):
@@ -45,6 +45,8 @@ class Files:
             raise Refusal("unknown_job", "no job %s on this machine" % key)
         folder = os.path.realpath(self.home.job(spec["at"] or key))
         start = os.path.join(folder, "src", to_path(spec["cwd"]))
+        if spec.get("folder"):
+            folder = start = os.path.realpath(to_path(spec["folder"]))
         place = os.path.realpath(os.path.join(start, to_path(path)))
         if place != folder and not place.startswith(folder + "/"):
             raise Refusal("outside", "%s is outside the job's folder" % path)
@@ -99,6 +101,16 @@ class Files:
         finally:
             os.close(fd)
         return {}
+
+    def changed(self, request, _blob):
+        """What the job made or changed so far; listed by its supervisor once it ended."""
+        key = checked_key(request.get("key"))
+        folder = self.home.job(key)
+        spec = record.read_spec(folder)
+        if spec is None:
+            raise Refusal("unknown_job", "no job %s on this machine" % key)
+        found = results.kept(folder)
+        return {"files": results.changed(self.home, folder, spec) if found is None else found}
 
     def walk(self, request, _blob):
         top = self.place(request)

@@ -5,7 +5,7 @@ import signal
 import time
 from typing import Any
 
-from . import descendants, endings, machine, process, record
+from . import descendants, endings, machine, process, record, results
 from .machine import to_path
 
 #: The end of a very short job and its start are told in one message.
@@ -60,6 +60,8 @@ class Run:
         record.write_life(self.life, self.about, self.raw)
 
     def working_folder(self):
+        if self.spec["folder"]:
+            return to_path(self.spec["folder"])
         folder = self.boss.home.job(self.spec["at"] or self.boss.key) + "/src"
         return folder + "/" + to_path(self.spec["cwd"]) if self.spec["cwd"] else folder
 
@@ -119,6 +121,8 @@ class Run:
         end["out_size"] = os.fstat(self.out).st_size
         end["err_size"] = os.fstat(self.err).st_size
         endings.explain_setup(self.boss.folder, self.spec, end)
+        if not self.spec["at"]:
+            end["made"] = results.keep(self.boss.home, self.boss.folder, self.spec)
         if end["signal"] == signal.SIGKILL and not self.cause:
             endings.explain_kill(end, self.boss.oom_kills)
         return end

@@ -1,6 +1,7 @@
 """What a job is asked to be: checked once, complete from then on."""
 
 import json
+import os
 from typing import Any
 
 from .frames import MOST_BLOB
@@ -22,6 +23,12 @@ FIELDS: "dict[str, tuple[tuple[type, ...], Any]]" = {
     "grace_s": ((int, float), 10),
     "hold": ((bool,), False),
     "hold_s": ((int, float), HOLD_S),
+    #: name in the tree -> what it points to on this machine
+    "links": ((dict,), {}),
+    #: Snapshot that its `keep` folder starts with.
+    "keep": ((str,), ""),
+    #: Run in this very folder, not in a tree of its own.
+    "folder": ((str,), ""),
 }
 
 
@@ -35,8 +42,10 @@ def checked_spec(spec):
             raise Refusal("bad_request", "`%s` of job %s is wrong" % (name, whole["key"]))
         whole[name] = value
     check_words(whole)
-    if whole["cwd"]:
-        check_relative(whole["cwd"])
+    for path in ([whole["cwd"]] if whole["cwd"] else []) + list(whole["links"]):
+        check_relative(path)
+    if whole["folder"] and not os.path.isabs(whole["folder"]):
+        raise Refusal("bad_request", "`folder` of job %s is not absolute" % whole["key"])
     return whole
 
 
@@ -74,6 +83,7 @@ def exec_spec(home, request):
             "cwd": base["cwd"],
             "setup": base["setup"],
             "grace_s": base["grace_s"],
+            "folder": base.get("folder", ""),
         }
     )
     spec["at"] = base["at"] or key

@@ -13,7 +13,8 @@ import signal
 import time
 from typing import Any
 
-from . import descendants, endings, frames, machine, process, record, trees
+from . import descendants, endings, frames, machine, process, record, results, trees
+from .machine import to_path
 from .refusal import Refusal
 from .running import Run
 
@@ -175,7 +176,8 @@ class Supervisor:
             and "spawning" not in record.read_life(life)
         ):
             if record.released(self.folder) != "void":
-                shutil.rmtree(self.folder + "/src", ignore_errors=True)
+                for made in ("/src", "/keep"):
+                    shutil.rmtree(self.folder + made, ignore_errors=True)
                 return life
             record.write_exit(self.folder, life, endings.ending("void", "it never started"), b"{}")
         os.close(life)
@@ -201,14 +203,25 @@ class Supervisor:
 
     def prepare(self, life, spec, raw):
         if not spec["at"]:
-            source = self.folder + "/src"
-            os.mkdir(source, 0o755)
-            if spec["snapshot"]:
-                self.make_source(spec["snapshot"], source)
+            self.make_folders(spec)
         if spec["hold"]:
             self.hold(life, spec["hold_s"], raw)
         if self.stop_grace is not None:
             raise Stopped("stopped", "stopped before it started")
+
+    def make_folders(self, spec):
+        """The job's own tree, what it keeps for the next one, and links to what is here already."""
+        source, keep = self.folder + "/src", self.folder + "/keep"
+        os.mkdir(source, 0o755)
+        os.mkdir(keep, 0o755)
+        if spec["snapshot"] and not spec["folder"]:
+            self.make_source(spec["snapshot"], source)
+        if spec["keep"]:
+            trees.make_tree(
+                self.home, trees.load_snapshot(self.home, spec["keep"]), keep, self.pause
+            )
+        trees.make_links(source, spec["links"])
+        results.mark(self.folder)
 
     def make_source(self, digest, source):
         if self.snapshot[0] != digest:
@@ -247,7 +260,8 @@ class Supervisor:
         environ.update(as_bytes(spec["env"]))
         home = os.fsencode(self.home.job(spec["at"] or self.key))
         environ[b"JOB_DIR"] = home
-        environ[b"SRC_DIR"] = home + b"/src"
+        environ[b"SRC_DIR"] = os.fsencode(to_path(spec["folder"])) or home + b"/src"
+        environ[b"KEEP_DIR"] = home + b"/keep"
         environ.setdefault(b"PYTHONUNBUFFERED", b"1")
         environ[descendants.MARK.encode()] = self.key.encode()
         return environ

@@ -96,6 +96,21 @@ def make_tree(home, entries, into, pause):
         os.symlink(to_path(target), into + "/" + to_path(text))
 
 
+def make_links(into, links):
+    """What is too big to send is often here already."""
+    for name, target in links.items():
+        place = os.path.expanduser(to_path(target))
+        if not os.path.exists(place):
+            raise CannotMake(
+                "the link %s leads to %s, which is not on this machine" % (name, target)
+            )
+        make_folders(into, name.rpartition("/")[0], {""})
+        try:
+            os.symlink(place, into + "/" + to_path(name))
+        except FileExistsError:
+            raise CannotMake("%s is both a file that was sent and a link" % name) from None
+
+
 def make_folders(into, text, made):
     if text in made:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from towline.cli.engine import Engine
+from towline.cli.jobs import job_number
 from towline.cli.options import Parser, split_command
 from towline.cli.terminal import say, say_json
 from towline.errors import UsageError
@@ -25,12 +26,14 @@ PASSED_ON = {
     "time": (("--time",), "TIME", "stop it after this long, e.g. 2h"),
     "retries": (("--retries",), "N", "start it again up to N times when it fails"),
     "priority": (("--priority",), "N", "before jobs of lower priority (default: 0)"),
+    "continued": (("--continue",), "JOB", "start with what this job left in its $KEEP_DIR"),
     "setup": (("--setup",), "TEXT", "shell text to run first, e.g. 'source env/bin/activate'"),
 }
 #: Options that may be given several times.
 REPEATED = {
     "include": ("PATTERN", "send this too, although git ignores it; may be repeated"),
     "exclude": ("PATTERN", "do not send this; may be repeated"),
+    "back": ("PATH", "bring only this home, not all it made; may be repeated"),
 }
 VALUED = (
     "-e",
@@ -68,6 +71,10 @@ def parser() -> Parser:
     )
     for name, (metavar, text) in REPEATED.items():
         parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=text)
+    parser.add_argument(
+        "--in-place", action="store_true", help="run in this very folder (this machine only)"
+    )
+    parser.add_argument("--no-results", action="store_true", help="bring nothing home when it ends")
     parser.add_argument(
         "-d", "--detach", action="store_true", help="print the job's number and return"
     )
@@ -110,9 +117,15 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
         "env": dict(_variable(text) for text in options.env),
     }
     ask.update({name: value for name in PASSED_ON if (value := getattr(options, name)) is not None})
+    if "continued" in ask:
+        ask["continued"] = job_number(Engine(), ask["continued"])
     ask.update({name: value for name in REPEATED if (value := getattr(options, name))})
     if options.exclusive:
         ask["exclusive"] = True
+    if options.in_place:
+        ask["in_place"] = True
+    if options.no_results:
+        ask["results"] = False
     return ask
 
 

@@ -24,6 +24,10 @@ class Exec(msgspec.Struct):
     process: int = 0
 
 
+class Back(msgspec.Struct):
+    back: list[str] = msgspec.field(default_factory=list)
+
+
 class ForwardAsk(msgspec.Struct):
     port: int
     local: int = 0
@@ -114,6 +118,18 @@ async def execute(request: Request[Any, Any, Any], job_id: int) -> Stream:
     return frames(stream())
 
 
+@post("/v1/jobs/{job_id:int}/results", status_code=200)
+async def results(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+    """Bring home what is there now, also while the job runs."""
+    desk: Desk = request.app.state.desk
+    wanted = await body_as(request, Back)
+    job = desk.engine.job(job_id)
+    if job.attempt is None:
+        raise NotFound(f"job {job_id} has not started yet", hint=f"tow why {job_id}")
+    await desk.results.settled(job_id)
+    return answer(msgspec.to_builtins(await desk.results.fetch(job, tuple(wanted.back))))
+
+
 @post("/v1/jobs/{job_id:int}/forward", status_code=200)
 async def forward(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
     desk: Desk = request.app.state.desk
@@ -132,4 +148,14 @@ async def drop_forward(request: Request[Any, Any, Any], local: int) -> Response[
     return answer({})
 
 
-ROUTES = [list_files, walk, get_file, put_file, execute, forward, forwards, drop_forward]
+ROUTES = [
+    list_files,
+    walk,
+    get_file,
+    put_file,
+    execute,
+    results,
+    forward,
+    forwards,
+    drop_forward,
+]

@@ -10,7 +10,7 @@ from litestar.response import Stream
 from towline.engine.ask import JobAsk
 from towline.engine.desk import Desk, login_of
 from towline.engine.follow import Follower, Frame, read_once, stream_name
-from towline.errors import HostError, UsageError
+from towline.errors import HostError, NotFound, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.job import view
 from towline.server.wire import answer, body_as, frames, number
@@ -161,6 +161,12 @@ async def retry(request: Request[Any, Any, Any]) -> Response[bytes]:
                 f"job {job_id} is {job.state}", hint="only a job that has ended is retried"
             )
         desk.clusters.rejoin({job.spec.cluster})
+        if not desk.clusters.knows(job.spec.cluster):
+            name = job.spec.cluster
+            raise NotFound(
+                f"job {job_id} ran on cluster {name!r}, which is gone",
+                hint=f"`tow clusters add {name} MACHINE...` makes it again",
+            )
     await desk.engine.retry(ids)
     return answer({"jobs": [view(desk.engine.job(job_id)) for job_id in ids]})
 

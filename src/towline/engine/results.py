@@ -1,0 +1,229 @@
+"""Bring home what jobs made: as soon as they end, or whenever the machine answers again.
+
+Nothing that is here is ever overwritten. Names from the other side stay below the target folder.
+"""
+
+import asyncio
+import filecmp
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Struct, field
+
+from towline.backends.machines import Machines
+from towline.engine.engine import Engine, request_of
+from towline.errors import AgentError, HostError, TowlineError
+from towline.model.job import WANTED, Job
+from towline.model.odd_text import original
+
+FOLDER = "job_results"
+_CHUNK = 256 * 1024
+#: Jobs whose results travel at the same time.
+_AT_ONCE = 4
+_AGAIN_S = 10.0
+
+
+class Fetched(Struct):
+    """What came home of one job."""
+
+    folder: str
+    files: int = 0
+    bytes: int = 0
+    #: Files that were here already with other content, and where the newer copy went.
+    conflicts: list[tuple[str, str]] = field(default_factory=list)
+    #: Names that were refused, because they would leave the folder.
+    refused: list[str] = field(default_factory=list)
+
+
+class Results:
+    def __init__(self, engine: Engine, machines: Machines, spare_folder: str) -> None:
+        self.engine = engine
+        self.machines = machines
+        #: Where results go when the folder they belong to is gone.
+        self.spare_folder = spare_folder
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._fetching: dict[int, asyncio.Task[None]] = {}
+        engine.on_end = self.fetch_soon
+
+    def resume(self) -> None:
+        """What an earlier Engine did not finish."""
+        for job_id in self.engine.store.results_wanted():
+            self.fetch_soon(self.engine.job(job_id))
+
+    def fetch_soon(self, job: Job) -> None:
+        if job.results == WANTED and job.id not in self._fetching:
+            task = asyncio.get_running_loop().create_task(self._fetch_patiently(job))
+            self._fetching[job.id] = task
+            task.add_done_callback(lambda _: self._fetching.pop(job.id, None))
+
+    async def settled(self, job_id: int) -> None:
+        """Until the results of a job are home, or cannot come."""
+        if task := self._fetching.get(job_id):
+            await asyncio.shield(task)
+
+    def __len__(self) -> int:
+        return len(self._fetching)
+
+    def cancel(self) -> None:
+        for task in list(self._fetching.values()):
+            task.cancel()
+
+    async def _fetch_patiently(self, job: Job) -> None:
+        """Try until the machine answers: the laptop may have been asleep, or the network away."""
+        while True:
+            try:
+                async with self._places:
+                    fetched = await self.fetch(job)
+                self._note(job, fetched)
+                return
+            except HostError:
+                await asyncio.sleep(_AGAIN_S)
+            except (TowlineError, OSError) as error:
+                self.engine.note_results(job, f"not fetched: {error}")
+                return
+
+    def _note(self, job: Job, fetched: Fetched) -> None:
+        if not fetched.files and not fetched.bytes:
+            self.engine.note_results(job, "")
+            return
+        self.engine.note_results(job, fetched.folder)
+
+    # --- one job -----------------------------------------------------------------------------
+
+    async def fetch(self, job: Job, back: tuple[str, ...] = ()) -> Fetched:
+        """Everything of a job that is there now; `back` narrows it to some paths."""
+        home = original(job.spec.folder)
+        if not os.path.isdir(home):
+            home = self.spare_folder
+        fetched = Fetched(os.path.join(home, FOLDER, str(job.id)))
+        assert job.attempt is not None
+        many = len(job.attempt.placement) > 1
+        for rank, (group, process, _) in enumerate(request_of(job.spec.request).processes()):
+            suffix = f"{group}.{process}" if many else ""
+            folder = os.path.join(fetched.folder, suffix) if many else fetched.folder
+            await self._fetch_files(job, rank, folder, back or job.spec.back, fetched)
+            for stream in ("out", "err"):
+                name = ".".join(part for part in (fetched.folder, suffix, stream) if part)
+                await self._fetch_stream(job, rank, stream, name, fetched)
+        return fetched
+
+    async def _fetch_files(
+        self, job: Job, rank: int, folder: str, back: tuple[str, ...], fetched: Fetched
+    ) -> None:
+        header, _ = await self.machines.file_operation(job, rank, "changed")
+        for entry in header["files"]:
+            name = entry["name"]
+            if back and not any(name == path or name.startswith(f"{path}/") for path in back):
+                continue
+            target = inside(folder, name)
+            if target is None:
+                fetched.refused.append(name)
+            elif entry["kind"] == "link":
+                self._link(entry, folder, target, fetched)
+            else:
+                await self._file(job, rank, entry, target, fetched)
+
+    async def _file(
+        self, job: Job, rank: int, entry: dict[str, Any], target: str, fetched: Fetched
+    ) -> None:
+        async def read(offset: int) -> tuple[bytes, bool]:
+            header, blob = await self.machines.file_operation(
+                job, rank, "get", path=entry["name"], offset=offset, limit=_CHUNK
+            )
+            return blob, header["eof"]
+
+        try:
+            size = await _download(read, target, entry["mode"], fetched)
+        except AgentError as error:
+            if error.code == "no_such_file":
+                return  # the job removed it since it was listed
+            raise
+        fetched.files += 1
+        fetched.bytes += size
+
+    def _link(self, entry: dict[str, Any], folder: str, target: str, fetched: Fetched) -> None:
+        """A link comes home only if it stays inside."""
+        aim = os.path.normpath(os.path.join(os.path.dirname(entry["name"]), entry["target"]))
+        if os.path.isabs(entry["target"]) or inside(folder, aim) is None:
+            fetched.refused.append(entry["name"])
+        elif not os.path.lexists(target):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.symlink(entry["target"], target)
+            fetched.files += 1
+
+    async def _fetch_stream(
+        self, job: Job, rank: int, stream: str, path: str, fetched: Fetched
+    ) -> None:
+        async def read(offset: int) -> tuple[bytes, bool]:
+            blob, _ = await self.machines.read_log(job, rank, stream, offset, wait=False)
+            return blob, len(blob) < _CHUNK
+
+        fetched.bytes += await _download(read, path, 0o644, fetched)
+
+
+async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:
+    """Copy what a job put into its `keep` folder to a folder here."""
+    fetched = Fetched(folder)
+    up = "/".join([".."] * (1 + len([part for part in job.spec.subfolder.split("/") if part])))
+    header, _ = await machines.file_operation(job, 0, "walk", path=f"{up}/keep")
+    for entry in header["files"]:
+        target = inside(folder, entry["name"])
+        if target is None or entry["kind"] != "file":
+            continue
+
+        async def read(offset: int, path: str = f"{up}/keep/{entry['name']}") -> tuple[bytes, bool]:
+            answer, blob = await machines.file_operation(
+                job, 0, "get", path=path, offset=offset, limit=_CHUNK
+            )
+            return blob, answer["eof"]
+
+        await _download(read, target, entry["mode"], fetched)
+
+
+async def _download(
+    read: Callable[[int], Awaitable[tuple[bytes, bool]]], target: str, mode: int, fetched: Fetched
+) -> int:
+    """Write beside, then put into place without ever replacing anything."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    beside = f"{target}.{secrets.token_hex(4)}.part"
+    try:
+        with open(beside, "xb") as file:
+            at_end = False
+            while not at_end:
+                blob, at_end = await read(file.tell())
+                file.write(blob)
+            size = file.tell()
+        os.chmod(beside, mode & 0o777)
+        _put_into_place(beside, target, fetched)
+        return size
+    finally:
+        if os.path.lexists(beside):
+            os.unlink(beside)
+
+
+def _put_into_place(beside: str, target: str, fetched: Fetched) -> None:
+    wanted = target
+    for number in range(1, 10_000):
+        try:
+            os.link(beside, target)
+        except FileExistsError:
+            if os.path.isfile(target) and filecmp.cmp(beside, target, shallow=False):
+                return  # the same is here already
+            target = f"{wanted}.{number + 1}"
+            continue
+        if target != wanted:
+            fetched.conflicts.append((wanted, target))
+        return
+
+
+def inside(folder: str, name: str) -> str | None:
+    """The path of `name` below `folder`; None if it would leave it."""
+    parts = name.split("/")
+    if not name or "\0" in name or any(part in ("", "..") for part in parts):
+        return None
+    path = os.path.join(folder, *parts)
+    real = os.path.realpath(os.path.dirname(path))
+    top = os.path.realpath(folder)
+    return path if real == top or real.startswith(top + os.sep) else None

@@ -1,0 +1,69 @@
+"""Clusters that change while their jobs run, and Engines that come back to what there is."""
+
+import pytest
+
+from e2e.engines import kill_engine
+from e2e.jobs import configure, ended, show, submit, wait_for
+from testbed.hosts import Hosts
+from testbed.tow import Tow
+
+pytestmark = pytest.mark.real
+
+UNTIL_END = 'echo began; until [ -e "$HOME/end" ]; do sleep 0.1; done; echo over; exit 6'
+
+
+def test_a_job_goes_on_though_its_machine_leaves_the_configuration(hosts: Hosts, tow: Tow) -> None:
+    configure(tow, "h1")
+    stays = submit(tow, "-c", "lab", "sh", "-c", UNTIL_END)
+    wait_for(tow, stays, "running")
+    configure(tow, "h2")
+    later = submit(tow, "-c", "lab", "true")
+    assert ended(tow, later)["machines"] == ["h2"]
+    assert show(tow, stays)["state"] == "running"
+    (hosts.home("h1") / "end").touch()
+    assert ended(tow, stays)["exit_code"] == 6
+    assert tow("log", str(stays)).stdout == "began\nover\n"
+
+
+def test_a_cluster_with_jobs_is_not_removed(hosts: Hosts, tow: Tow) -> None:
+    configure(tow, "h1")
+    number = submit(tow, "-c", "lab", "sh", "-c", UNTIL_END)
+    wait_for(tow, number, "running")
+    refused = tow("clusters", "remove", "lab")
+    assert refused.returncode != 0
+    assert f"still has jobs: {number}" in refused.stderr and "tow stop" in refused.stderr
+    assert "lab" in (tow.home / "config.toml").read_text()
+    assert tow("stop", str(number)).returncode == 0
+    ended(tow, number)
+    assert tow("clusters", "remove", "lab").returncode == 0
+    assert "lab" not in (tow.home / "config.toml").read_text()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_job_of_a_removed_cluster_is_not_retried_but_told_why(
+    hosts: Hosts, tow: Tow, restarted: bool
+) -> None:
+    configure(tow, "h1")
+    number = submit(tow, "-c", "lab", "false")
+    assert ended(tow, number)["state"] == "failed"
+    assert tow("clusters", "remove", "lab").returncode == 0
+    if restarted:
+        kill_engine(tow.home)
+    refused = tow("retry", str(number))
+    assert refused.returncode == 2
+    assert "'lab'" in refused.stderr and "tow clusters add lab" in refused.stderr
+    assert show(tow, number)["state"] == "failed"
+
+
+def test_an_ended_job_is_read_and_retried_by_the_next_engine(hosts: Hosts, tow: Tow) -> None:
+    configure(tow, "h1")
+    number = submit(tow, "-c", "lab", "sh", "-c", "echo once more; echo to err >&2")
+    ended(tow, number)
+    kill_engine(tow.home)
+    told = tow("log", str(number))
+    assert (told.stdout, told.stderr.count("to err\n")) == ("once more\n", 1)
+    kill_engine(tow.home)
+    assert tow("retry", str(number)).returncode == 0
+    again = wait_for(tow, number, "done")
+    assert again["attempt"] == 2
+    assert tow("log", str(number)).stdout == "once more\n"
