@@ -78,7 +78,9 @@ def test_a_job_stays_until_its_machine_answers_and_says_that_it_is_gone(
     wait_until(lambda: told(hosts, "h1") == ["began"])
     hosts.kill("h1")
     wait_until(lambda: machine_states(tow)["h1"] == "offline", timeout=60)
-    assert show(tow, number)["state"] == "running"
+    (still,) = tow.json("status")["jobs"]
+    assert (still["id"], still["state"]) == (number, "running")
+    assert "h1: does not answer" in still["reason"]
     hosts.boot("h1")
     lost = wait_for(tow, number, "lost", timeout=60)
     assert "restarted" in lost["reason"] or "exit code is not known" in lost["reason"]

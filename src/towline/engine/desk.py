@@ -103,11 +103,20 @@ class Desk:
         ]
         return {"text": told.text, "machines": reasons}
 
+    def seen(self, job: Job) -> dict[str, Any]:
+        """A job as people see it; one whose machine is silent says so."""
+        shown = view(job)
+        if job.state in (State.STARTING, State.RUNNING, State.STOPPING) and not job.reason:
+            drivers = [self.machines.drivers.get(name) for name in shown["machines"]]
+            errors = [driver.error.text for driver in drivers if driver and driver.error]
+            shown["reason"] = "; ".join(errors)
+        return shown
+
     def detail(self, job_id: int) -> dict[str, Any]:
         job = self.engine.job(job_id)
         history = self.engine.store.history(job_id)
         return {
-            **view(job),
+            **self.seen(job),
             "time_s": job.spec.time_s or None,
             "setup": job.spec.setup,
             "env": sorted(job.spec.env),

@@ -17,10 +17,12 @@ from towline.errors import HostError, Refused, Unreachable, Unusable
 
 #: Finds a python3 and hands over. It passes through the login shell (sh, bash, csh, fish alike),
 #: so it contains no single quote, newline, `!` or backslash.
+#: `-I`: a json.py in the home folder over there is not ours to import.
 _FIND_PYTHON = (
-    "for p in python3 /usr/bin/python3 /usr/local/bin/python3 /opt/conda/bin/python3 python; do "
-    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -c "$1" "$2"; fi; '
-    "done; echo TOWLINE1 no-python; exit 3"
+    "for p in python3 /usr/bin/python3 /usr/local/bin/python3 /opt/conda/bin/python3; do "
+    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -I -c "$1" "$2"; fi; done; '
+    'if command -v python >/dev/null 2>&1; then exec python -c "$1" "$2"; fi; '
+    "echo TOWLINE1 no-python; exit 3"
 )
 
 _PERSON_MUST_ACT = "run `tow login {name}` on a terminal"

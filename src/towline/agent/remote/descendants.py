@@ -20,7 +20,8 @@ class Stat:
         self.parent = int(fields[1])
         self.group = int(fields[2])
         self.session = int(fields[3])
-        self.cpu_s = (int(fields[11]) + int(fields[12])) / TICKS
+        #: Its own and that of children it has reaped: a job of many short programs is one job.
+        self.cpu_s = sum(int(field) for field in fields[11:15]) / TICKS
         self.start = int(fields[19])
         self.rss_kb = int(fields[21]) * PAGE_KB
 

@@ -94,6 +94,8 @@ def oom_kills():
         if line.startswith("oom_kill "):
             count += int(line.split()[1])
     for line in read_text("/proc/self/cgroup").splitlines():
+        if not line.startswith("0::"):
+            continue  # a controller of the first version, which has no such counter
         group = line.split(":", 2)[-1]
         for event in read_text("/sys/fs/cgroup%s/memory.events" % group).splitlines():
             if event.startswith("oom_kill "):

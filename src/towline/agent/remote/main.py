@@ -45,7 +45,8 @@ class Agent:
 
     def table(self):
         jobs, reads, blobs = self.jobs, self.reads, Blobs(self.home)
-        probes = Probes(self.loop, self.home, self.reply, self.send, jobs.running)
+        supervisors = lambda: list(jobs.crew.workers)  # noqa: E731
+        probes = Probes(self.loop, self.home, self.reply, self.send, jobs.running, supervisors)
         operations = [
             jobs.start, jobs.exec, jobs.go, jobs.stop, jobs.void, jobs.observe, jobs.forget,
             reads.read, reads.cancel,

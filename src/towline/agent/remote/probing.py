@@ -81,14 +81,16 @@ class Query:
 
 
 class Probes:
-    """`reply` and `send` go to the other side; `running` gives the jobs that run now."""
+    """`reply` and `send` go to the other side; `running` gives the jobs that run now, `workers` the
+    pids of the supervisors."""
 
-    def __init__(self, loop, home, reply, send, running):
+    def __init__(self, loop, home, reply, send, running, workers):
         self.loop = loop
         self.home = home
         self.reply = reply
         self.send = send
         self.running = running
+        self.workers = workers
         self.asked = []
         self.query = None
         self.every_s = 0.0
@@ -144,6 +146,7 @@ class Probes:
         raw = facts(self.home)
         raw.update(gpus=gpus, gpu_apps=apps, gpu_error=error)
         raw["jobs"] = {job.key: usage(job) for job in self.running()}
+        raw["own_cpu_s"] = own_cpu_s(self.workers())
         asked, self.asked = self.asked, []
         for number in asked:
             if number is not None:
@@ -183,6 +186,12 @@ def usage(job):
         "cpu_s": round(sum(facts.cpu_s for _, facts in found), 2),
         "pids": [pid for pid, _ in found],
     }
+
+
+def own_cpu_s(workers):
+    """CPU seconds of the agent, its supervisors and the jobs that ended; it only ever grows."""
+    found = [descendants.stat(pid) for pid in workers]
+    return round(sum(os.times()[:4]) + sum(facts.cpu_s for facts in found if facts), 2)
 
 
 def free_port(request, _blob):

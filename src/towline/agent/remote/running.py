@@ -9,7 +9,7 @@ from . import descendants, endings, machine, process, record, results
 from .machine import to_path
 
 #: The end of a very short job and its start are told in one message.
-TELL_START_AFTER_S = 0.005
+TELL_START_AFTER_S = 0.02
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 

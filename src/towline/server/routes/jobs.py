@@ -92,7 +92,7 @@ async def list_jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
         request.query_params.get("state") or "",
         request.query_params.get("cluster") or "",
     )
-    return answer({"jobs": [view(job) for job in found]})
+    return answer({"jobs": [desk.seen(job) for job in found]})
 
 
 @get("/v1/jobs/{job_id:int}")
