@@ -178,7 +178,7 @@ def held(stub: Stub) -> Stub:
     return stub
 
 
-QUESTION = "job 12 is running. [s]top it, [k]eep following, [d]etach?"
+QUESTION = "job 12 has not ended. [s]top it, [k]eep following, [d]etach?"
 
 
 def test_ctrl_c_on_a_terminal_can_stop_the_job(tow: Tow, held: Stub) -> None:

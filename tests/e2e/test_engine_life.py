@@ -22,11 +22,11 @@ from towline.version import __version__
 
 pytestmark = pytest.mark.slow
 
-#: Prints a line, and the next one for every line that appears in the file `more`.
+#: Prints one line for every line of the file `more`; ends once there is `more.end`.
 COUNTING = (
-    "n=0; until [ -e {more}.end ]; do "
-    "while [ $n -lt $(cat {more} 2>/dev/null | wc -l) ]; do n=$((n+1)); echo line $n; done; "
-    "sleep 0.05; done; exit 7"
+    "n=0; while :; do [ -e {more}.end ]; last=$?; "
+    "while [ $n -lt $(wc -l < {more}) ]; do n=$((n+1)); echo line $n; done; "
+    "[ $last = 0 ] && exit 7; sleep 0.05; done"
 )
 
 

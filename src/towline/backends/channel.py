@@ -45,6 +45,7 @@ class Channel:
         self._busy = busy
         self._silence_s = _SILENCE_S + speaks_every_s
         self._heard = 0.0
+        self._greeted = False
         self._broken = asyncio.Event()
         self._redial = asyncio.Event()
         self._tried = asyncio.Event()
@@ -78,7 +79,7 @@ class Channel:
             self.redial()
         try:
             async with asyncio.timeout(timeout_s):
-                while self.link is None:
+                while self.link is None or not self._greeted:
                     self._tried.clear()
                     await self._tried.wait()
                     if self.error is not None and not (patient and self.error.transient):
@@ -112,6 +113,7 @@ class Channel:
         except BaseException:
             link.close()
             raise
+        self._greeted = True
         self._tried.set()
         return link
 
@@ -139,7 +141,7 @@ class Channel:
     def _lost(self, error: HostError) -> None:
         if self.link is not None or self.error is None:
             self.since = time.time()
-        self.link, self.error = None, error
+        self.link, self.error, self._greeted = None, error, False
         self._down(error)
         self._tried.set()
 

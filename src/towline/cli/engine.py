@@ -255,8 +255,11 @@ def _numbers(version: str) -> list[int]:
 def _logged_in(engine: Engine, error: ApiError) -> bool:
     from towline.cli.terminal import interactive
 
-    # In a pipe nobody can be asked; the error says what to type on a terminal.
-    if not error.login or not interactive():
+    if not error.login:
+        return False
+    if not interactive():
+        name = error.login.get("machine") or error.login["target"]
+        error.hint = error.hint or f"type on a terminal: tow login {name}"
         return False
     from towline.cli.login import log_in
 

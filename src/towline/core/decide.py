@@ -158,9 +158,7 @@ class Core:
         job = jobs.concluded(job, now)
         if job.state.final:
             self._forget(job, step)
-            step.told.append(
-                (job.id, f"{job.state}: {job.reason}" if job.reason else str(job.state))
-            )
+            step.told.append((job.id, how_it_ended(job)))
         else:
             self._remember_attempt(job, step)
             self._enqueue(job, step)
@@ -208,6 +206,11 @@ class Core:
         self.jobs.pop(job.id, None)
         self._requests.pop(job.id, None)
         step.changed[job.id] = job
+
+
+def how_it_ended(job: Job) -> str:
+    said = job.reason and job.reason != job.state
+    return f"{job.state}: {job.reason}" if said else str(job.state)
 
 
 def machines_of(job: Job) -> str:

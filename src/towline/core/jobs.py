@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from towline.core.lifecycle import next_state
 from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Placement
-from towline.model.units import format_duration
 
 #: Causes that say: this process was never started, so starting it again is not running it twice.
 NEVER_STARTED = frozenset({"void"})
@@ -125,7 +124,7 @@ def exit_code_of(ending: Ending) -> int | None:
 def describe(ending: Ending) -> str:
     """How a process ended, in words."""
     if ending.cause == "timeout":
-        return f"stopped at its time limit after {format_duration(ending.ended - ending.started)}"
+        return "stopped at its time limit"
     if ending.cause == "oom":
         return "killed because the machine ran out of memory"
     if ending.cause == "setup":
@@ -135,7 +134,7 @@ def describe(ending: Ending) -> str:
     if ending.cause == "stopped":
         return "stopped"
     if ending.text:
-        return ending.text
+        return " · ".join(ending.text.splitlines())
     if ending.signal is not None:
         return f"killed by signal {ending.signal} ({_signal_name(ending.signal)})"
     if ending.code is not None:

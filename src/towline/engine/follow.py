@@ -140,6 +140,13 @@ class Follower:
 
         return await self.engine.job_where(self.job_id, over)
 
+    def _is_over(self, job: Job) -> bool:
+        """The job has ended, or gone on to another attempt than the one that is read."""
+        assert job.attempt is not None
+        now = self.engine.job(job.id)
+        number = now.attempt.number if now.attempt is not None else 0
+        return now.state.final or now.state is State.QUEUED or number != job.attempt.number
+
     async def _read(self, job: Job, rank: int, stream: str) -> None:
         try:
             await self._read_all(job, rank, stream)
@@ -159,13 +166,13 @@ class Follower:
                     await self.queue.put(({"note": error.text}, b""))
                 return
             except HostError as error:
-                if not broken and stream == self.streams[0]:
-                    await self.queue.put(
-                        ({"note": f"{error.text}; the job goes on, trying again"}, b"")
-                    )
-                broken = True
-                if self.engine.job(job.id).state.final and not error.transient:
+                if self._is_over(job):
+                    await self.queue.put(({"note": f"the rest of its output: {error.text}"}, b""))
                     return
+                if not broken and stream == self.streams[0]:
+                    text = f"{error.text}; the job goes on, trying again"
+                    await self.queue.put(({"note": text}, b""))
+                broken = True
                 await asyncio.sleep(1.0)
                 continue
             except TowlineError as error:

@@ -13,6 +13,8 @@ PATIENCE_S = 30.0
 #: Looked at anyway; writes from another machine wake nobody.
 SAFETY_S = 1.0
 POLL_S = 0.05
+#: Python's print writes a line and its end apart; read together, lines of out and err stay whole.
+SETTLE_S = 0.002
 IN_MODIFY = 0x2
 IN_ONESHOT = 0x80000000
 IN_NONBLOCK = 0x800
@@ -61,6 +63,7 @@ class Reads:
         self.waits = {}
         self.by_key = {}
         self.timer = None
+        self.looking = False
         self.inotify: "Inotify | None" = None
         try:
             self.inotify = Inotify()
@@ -139,8 +142,15 @@ class Reads:
             self.answer(wait)
 
     def written(self, _events):
+        """Something was: let the writer finish its line before it is read."""
         if self.inotify is not None:
             self.inotify.clear()
+        if not self.looking:
+            self.looking = True
+            self.loop.later(SETTLE_S, self.look_at_all)
+
+    def look_at_all(self):
+        self.looking = False
         for wait in list(self.waits.values()):
             if not self.answer(wait):
                 self.watch(wait)

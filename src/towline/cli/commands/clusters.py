@@ -103,7 +103,10 @@ def _add(engine: Engine, options: Namespace) -> int:
         machines = engine.call("GET", target)["machines"]
     if machines:
         show_machines(machines)
-    say(f"added {options.name}; now: tow run -c {options.name} COMMAND")
+    if any(machine["state"] == "online" for machine in machines):
+        say(f"added {options.name}; now: tow run -c {options.name} COMMAND")
+    else:
+        say(f"added {options.name}, but no machine of it answers yet: tow doctor -c {options.name}")
     return 0
 
 

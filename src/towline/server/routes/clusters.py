@@ -50,7 +50,8 @@ async def add(request: Request[Any, Any, Any]) -> Stream:
                 text = f"connected (python {link.hello['python']})"
                 step: dict[str, Any] = {"machine": driver.name, "text": text, "ok": True}
             except HostError as error:
-                step = {"machine": driver.name, "text": error.text, "hint": error.hint, "ok": False}
+                text = error.text.removeprefix(f"{driver.name}: ")
+                step = {"machine": driver.name, "text": text, "hint": error.hint, "ok": False}
                 if login := login_of(driver):
                     step["login"] = login
             yield {"step": step}, b""

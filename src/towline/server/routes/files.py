@@ -11,10 +11,14 @@ from towline.engine.desk import Desk
 from towline.engine.follow import Frame
 from towline.errors import AgentError, NotFound, UsageError
 from towline.model.job import view
-from towline.server.wire import VERSION_HEADER, answer, body_as, frames
+from towline.server.wire import VERSION_HEADER, answer, body_as, frames, number
 from towline.version import __version__
 
+#: How long the whole file was when the first byte was read.
+SIZE_HEADER = "Towline-Size"
 _CHUNK = 256 * 1024
+#: No file is longer than what its system can count.
+_LAST_PLACE = 2**62
 #: What the agent calls it -> what it means to the user.
 _USER_ERRORS = {"no_such_file", "is_folder", "not_folder", "outside", "denied", "unknown_job"}
 
@@ -56,26 +60,45 @@ async def walk(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
     return answer({"files": header["files"], "more": header.get("more", False)})
 
 
+@get("/v1/jobs/{job_id:int}/stat")
+async def stat(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+    """What a path is; a link inside the job's folder is followed."""
+    path = request.query_params.get("path") or ""
+    header, _ = await _ask(request.app.state.desk, job_id, "stat", path=path)
+    return answer({field: header[field] for field in ("name", "kind", "size", "mtime", "mode")})
+
+
 @get("/v1/jobs/{job_id:int}/file")
 async def get_file(request: Request[Any, Any, Any], job_id: int) -> Stream:
+    """The bytes of a file, or of the range that `offset` and `limit` name."""
     desk: Desk = request.app.state.desk
     path = request.query_params.get("path") or ""
+    offset, limit = _place(request, "offset", 0), _place(request, "limit", _LAST_PLACE)
     # The first piece is fetched before answering, so that errors are answers, not broken streams.
-    header, first = await _ask(desk, job_id, "get", path=path, offset=0, limit=_CHUNK)
+    header, first = await _ask(
+        desk, job_id, "get", path=path, offset=offset, limit=min(limit, _CHUNK)
+    )
 
     async def pieces() -> AsyncIterator[bytes]:
         yield first
-        offset, at_end = len(first), header["eof"]
-        while not at_end:
+        sent, at_end = len(first), header["eof"]
+        while not at_end and sent < limit:
+            size = min(limit - sent, _CHUNK)
             following, blob = await _ask(
-                desk, job_id, "get", path=path, offset=offset, limit=_CHUNK
+                desk, job_id, "get", path=path, offset=offset + sent, limit=size
             )
             yield blob
-            offset, at_end = offset + len(blob), following["eof"] or not blob
+            sent, at_end = sent + len(blob), following["eof"] or not blob
 
-    return Stream(
-        pieces(), media_type="application/octet-stream", headers={VERSION_HEADER: __version__}
-    )
+    headers = {VERSION_HEADER: __version__, SIZE_HEADER: str(header["size"])}
+    return Stream(pieces(), media_type="application/octet-stream", headers=headers)
+
+
+def _place(request: Request[Any, Any, Any], name: str, default: int) -> int:
+    value = number(request, name, default)
+    if not 0 <= value <= _LAST_PLACE:
+        raise UsageError(f"`{name}` counts bytes, so it cannot be {value}")
+    return value
 
 
 @put("/v1/jobs/{job_id:int}/file", status_code=200)
@@ -151,6 +174,7 @@ async def drop_forward(request: Request[Any, Any, Any], local: int) -> Response[
 ROUTES = [
     list_files,
     walk,
+    stat,
     get_file,
     put_file,
     execute,
