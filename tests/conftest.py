@@ -13,6 +13,16 @@ from testbed.slot import TestbedError
 from testbed.tow import Tow
 
 
+#: Folders whose tests start whole Engines or agents: for `make test`, not for the inner loop.
+WHOLE_PROGRAMS = {"e2e", "agent"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if WHOLE_PROGRAMS & set(item.path.parts):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Hosts]:
     """Four ssh hosts h1 to h4, and in1 behind h1; as new for every test."""

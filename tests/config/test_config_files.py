@@ -219,7 +219,7 @@ def test_engine_is_not_set_by_a_project(user_file: Path, project: Path) -> None:
         (
             '[clusters.lab]\nmachine = ["a"]',
             "`clusters.lab.machine` is not a setting; did you mean `machines`?",
-            "Settings in [clusters.lab]: kind, machines, setup, folder, lost_after_s, owners",
+            "Settings in [clusters.lab]: kind, machines, setup, folder, lost_after_s, owners, links",
         ),
         (
             '[clusters.lab]\nmachines = [{ ssh = "a", cpu = 1 }]',

@@ -11,7 +11,8 @@ OK = Ending(code=0, started=1.0, ended=2.0)
 
 
 def a_running_job(processes: int = 1, retries: int = 0) -> Job:
-    spec = JobSpec(argv=("true",), cluster="lab", owner="me", retries=retries)
+    request = f"{processes}:[]"
+    spec = JobSpec(("true",), cluster="lab", owner="me", request=request, retries=retries)
     placement = tuple(Slot(f"gpu{rank + 1}") for rank in range(processes))
     return jobs.running(jobs.placed(jobs.accepted(1, spec, NOW), placement), NOW)
 
@@ -49,7 +50,7 @@ def test_a_failed_job_says_why(ending: Ending, code: int | None, reason: str) ->
 def test_the_process_that_failed_first_is_to_blame_not_those_stopped_because_of_it() -> None:
     stopped = Ending(signal=15, cause="stopped", started=1.0, ended=1.5)
     job = after(a_running_job(3), stopped, Ending(code=7, ended=2.0), stopped)
-    assert (job.exit_code, job.reason) == (7, "process 1 on gpu2: exit code 7")
+    assert (job.exit_code, job.reason) == (7, "process 0.1 on gpu2: exit code 7")
 
 
 def test_a_lost_process_makes_a_lost_job() -> None:

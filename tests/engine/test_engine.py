@@ -123,7 +123,7 @@ def test_when_one_process_fails_the_others_are_stopped(play: Callable[[Scenario]
         await bench.reaches(number, State.RUNNING)
         bench.backend.end(number, 1, 1, Ending(code=5, started=1.0, ended=2.0))
         job = await bench.reaches(number, State.FAILED)
-        assert (job.exit_code, job.reason) == (5, "process 1 on gpu1: exit code 5")
+        assert (job.exit_code, job.reason) == (5, "process 0.1 on gpu1: exit code 5")
         assert not bench.backend.running
 
     play(scenario)

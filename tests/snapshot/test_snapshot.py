@@ -4,17 +4,15 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from towline.config.settings import SnapshotSettings
-from towline.errors import NotFound, UsageError
-from towline.snapshot.blobs import SMALL, BlobStore
-from towline.snapshot.take import HashCache, Snapshot, load_snapshot, take_snapshot
+from towline.errors import UsageError
+from towline.snapshot.take import load_snapshot
 
-FAR_AHEAD_NS = 10**19
+from .conftest import Taking, git, kinds, new_repo, paths, state_of
+
 ODD_NAMES = [
     "with space",
     "new\nline",
@@ -25,81 +23,6 @@ ODD_NAMES = [
     "tab\there",
     os.fsdecode(b"latin-\xe9"),
 ]
-
-
-class Taking:
-    """Takes snapshots with one cache and one blob store, as the Engine does."""
-
-    def __init__(self, root: Path) -> None:
-        # A clock far ahead: no file is too young to be remembered.
-        self.cache = HashCache(now_ns=lambda: FAR_AHEAD_NS)
-        self.store = BlobStore(str(root))
-
-    def __call__(self, folder: Path, **settings: object) -> Snapshot:
-        return take_snapshot(
-            str(folder),
-            SnapshotSettings(**settings),  # type: ignore[arg-type]
-            self.cache,
-            self.store,
-        )
-
-    def content(self, snapshot: Snapshot, path: str) -> bytes:
-        digest = next(entry[2] for entry in snapshot.entries if entry[0] == path)
-        return Path(snapshot.source[digest]).read_bytes()
-
-
-@pytest.fixture
-def take(tmp_path: Path) -> Taking:
-    return Taking(tmp_path / "blobs")
-
-
-@pytest.fixture
-def plain(tmp_path: Path) -> Path:
-    folder = tmp_path / "plain"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    return new_repo(tmp_path / "repo")
-
-
-def git(folder: Path, *arguments: str) -> None:
-    settings = ["user.name=t", "user.email=t@t", "protocol.file.allow=always", "gc.auto=0"]
-    options = [word for setting in settings for word in ("-c", setting)]
-    subprocess.run(
-        ["git", *options, "-C", str(folder), *arguments], check=True, capture_output=True
-    )
-
-
-def new_repo(folder: Path) -> Path:
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    (folder / "tracked").write_text("tracked\n")
-    (folder / ".gitignore").write_text("*.log\n/data/\n")
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "first")
-    return folder
-
-
-def paths(snapshot: Snapshot) -> list[str]:
-    return [entry[0] for entry in snapshot.entries]
-
-
-def kinds(snapshot: Snapshot) -> dict[str, str]:
-    return {entry[0]: entry[1] for entry in snapshot.entries}
-
-
-def state_of(folder: Path) -> dict[str, tuple[int, int, str]]:
-    """Every file below with its mode, its time and the hash of its content."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            stat = path.lstat()
-            found[str(path)] = (stat.st_mode, stat.st_mtime_ns, digest)
-    return found
 
 
 # --- a folder without git ------------------------------------------------------------------------
@@ -318,117 +241,3 @@ def test_missing_git_is_said(take: Taking, repo: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match="there is no `git`"):
         take(repo)
-
-
-# --- contents ------------------------------------------------------------------------------------
-
-
-def test_unchanged_files_are_not_read_again(take: Taking, repo: Path) -> None:
-    first = take(repo)
-    reads = take.cache.reads
-    assert reads == 2
-    assert take(repo) == first
-    assert take.cache.reads == reads
-
-
-def test_changed_file_gives_a_new_id_and_is_the_only_one_read(take: Taking, repo: Path) -> None:
-    first = take(repo)
-    reads = take.cache.reads
-    (repo / "tracked").write_text("Tracked\n")
-    second = take(repo)
-    assert second.id != first.id
-    assert take.cache.reads == reads + 1
-    assert take.content(first, "tracked") == b"tracked\n"
-    assert take.content(second, "tracked") == b"Tracked\n"
-
-
-def test_file_that_may_change_unseen_is_not_remembered(repo: Path, tmp_path: Path) -> None:
-    store = BlobStore(str(tmp_path / "blobs"))
-    cache = HashCache(now_ns=lambda: (repo / "tracked").stat().st_ctime_ns)
-    for _ in range(2):
-        take_snapshot(str(repo), SnapshotSettings(), cache, store)
-    assert cache.reads == 4
-
-
-def test_cache_stays_within_its_bound(repo: Path, take: Taking) -> None:
-    take.cache.most = 1
-    assert take(repo) == take(repo)
-    assert len(take.cache._known) == 1
-
-
-def test_blob_that_was_lost_is_made_again(take: Taking, repo: Path) -> None:
-    snapshot = take(repo)
-    digest = snapshot.entries[0][2]
-    take.store.drop(digest)
-    take.store.drop(digest)
-    Path(take.store.path(snapshot.entries[1][2])).write_bytes(b"")
-    assert take(repo) == snapshot
-    for entry in snapshot.entries:
-        content = Path(snapshot.source[entry[2]]).read_bytes()
-        assert hashlib.sha256(content).hexdigest() == entry[2]
-
-
-@pytest.mark.parametrize("size", [0, 1, SMALL - 1, SMALL, SMALL + 1, 3 * SMALL + 5])
-def test_contents_of_every_size_are_kept(take: Taking, plain: Path, size: int) -> None:
-    content = (b"towline " * (size // 8 + 1))[:size]
-    (plain / "a").write_bytes(content)
-    (plain / "b").write_bytes(content)
-    snapshot = take(plain)
-    assert take.content(snapshot, "a") == content
-    assert snapshot.bytes == 2 * size
-    assert not list(Path(take.store.root).glob("new-*"))
-
-
-def test_blobs_are_for_this_user_alone(take: Taking, plain: Path) -> None:
-    (plain / "a").write_text("secret")
-    (plain / "a").chmod(0o755)
-    take(plain)
-    for path in [Path(take.store.root), *Path(take.store.root).rglob("*")]:
-        assert path.stat().st_mode & 0o077 == 0
-
-
-def test_snapshot_can_be_loaded_by_its_id(take: Taking, repo: Path) -> None:
-    snapshot = take(repo)
-    assert load_snapshot(take.store, snapshot.id) == snapshot.entries
-    Path(take.store.path(snapshot.id)).write_bytes(b"[]")
-    with pytest.raises(NotFound, match="is no longer on this machine"):
-        load_snapshot(take.store, snapshot.id)
-    for unknown in ("0" * 64, "../../etc/passwd", ""):
-        with pytest.raises(NotFound):
-            load_snapshot(take.store, unknown)
-
-
-def test_half_written_blobs_are_cleaned_up_later(tmp_path: Path) -> None:
-    BlobStore(str(tmp_path / "blobs"))
-    for name in ("new-old", "new-now"):
-        (tmp_path / "blobs" / name).touch()
-    os.utime(tmp_path / "blobs" / "new-old", (0, 0))
-    BlobStore(str(tmp_path / "blobs"))
-    assert os.listdir(tmp_path / "blobs") == ["new-now"]
-
-
-def test_unreadable_file_is_named(
-    take: Taking, plain: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (plain / "a").write_text("x")
-
-    def refuse(path: str) -> tuple[str, int]:
-        raise PermissionError(13, "Permission denied", path)
-
-    # Root may read everything, so the refusal is made here.
-    monkeypatch.setattr(take.store, "put_file", refuse)
-    with pytest.raises(UsageError, match="plain/a: Permission denied") as caught:
-        take(plain)
-    assert "`/a`" in caught.value.hint
-
-
-def test_full_disk_is_named(take: Taking, plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (plain / "a").write_text("x")
-
-    def full(path: str) -> tuple[str, int]:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(take.store, "put_file", full)
-    with pytest.raises(UsageError, match="No space left on device") as caught:
-        take(plain)
-    assert "Make room" in caught.value.hint

@@ -153,6 +153,10 @@ class Driver:
         if wanted is not None and not wanted.settled:
             del self.wanted[key]
 
+    def forget_staged(self) -> None:
+        """Snapshots there may be swept away: ask again before relying on one."""
+        self._staged.clear()
+
     # --- the channel opens and breaks --------------------------------------------------------
 
     async def _greet(self, link: Link) -> None:

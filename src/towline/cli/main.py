@@ -31,6 +31,7 @@ COMMANDS = {
         "cat": "print one of a job's files",
         "pull": "copy files of a job to here",
         "push": "copy files from here to a job",
+        "mount": "show a job's folder as a folder here",
         "exec": "run a command beside a job",
         "forward": "reach a port of a job from this machine",
     },
@@ -45,6 +46,7 @@ COMMANDS = {
         "machines": "list machines and what is free on them",
         "login": "type a password or second factor for a machine, once",
         "doctor": "check every cluster step by step",
+        "gc": "remove what ended jobs left on machines",
         "engine": "look at, end or debug the Engine behind `tow`",
     },
 }

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct, field
 from towline.config.targets import THIS
 
 Seconds = Annotated[float, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0)]
 
@@ -151,6 +152,17 @@ class SnapshotSettings(Struct, frozen=True, forbid_unknown_fields=True):
     include: list[str] = field(default_factory=list)
 
 
+class CleanupSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What of ended jobs is removed from machines; one for all projects."""
+
+    #: The folder of a job goes so many days after its end.
+    after_days: Amount = 14
+    #: The oldest go earlier while the job folders on a machine take more than this.
+    keep_mb: Amount = 20480
+    #: Once a day, without being asked.
+    automatic: bool = True
+
+
 def local_only() -> dict[str, Cluster]:
     return {"local": MachinesCluster([THIS])}
 
@@ -165,6 +177,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     defaults: Defaults = Defaults()
     engine: EngineSettings = EngineSettings()
     snapshot: SnapshotSettings = SnapshotSettings()
+    cleanup: CleanupSettings = CleanupSettings()
 
 
 #: Sections that are one struct each, by their key.
@@ -172,4 +185,5 @@ SECTIONS: dict[str, type[Any]] = {
     "defaults": Defaults,
     "engine": EngineSettings,
     "snapshot": SnapshotSettings,
+    "cleanup": CleanupSettings,
 }

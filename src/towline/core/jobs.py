@@ -5,6 +5,7 @@ import signal as signals
 from msgspec.structs import replace
 
 from towline.core.lifecycle import next_state
+from towline.model.grammar import parse_request
 from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Placement
 
@@ -112,7 +113,8 @@ def retried(job: Job) -> Job:
 
 def process_name(job: Job, rank: int) -> str:
     assert job.attempt is not None
-    return f"process {rank} on {job.attempt.placement[rank].machine}"
+    group, process, _ = parse_request(job.spec.request).processes()[rank]
+    return f"process {group}.{process} on {job.attempt.placement[rank].machine}"
 
 
 def exit_code_of(ending: Ending) -> int | None:

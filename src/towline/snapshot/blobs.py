@@ -32,8 +32,11 @@ class BlobStore:
 
     def has(self, digest: str, size: int | None = None) -> bool:
         """True if the blob is there; with `size`, if it is there as a whole."""
+        path = self.path(digest)
         try:
-            found = os.stat(self.path(digest))
+            found = os.stat(path)
+            if found.st_mtime < time.time() - OLD_S / 2:
+                os.utime(path)  # in use again: what is old may be swept away (sweep.py)
         except FileNotFoundError:
             return False
         return size is None or found.st_size == size

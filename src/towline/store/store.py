@@ -8,7 +8,9 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -55,10 +57,11 @@ Submission = tuple[str, int, int]
 
 
 class Store:
-    """One file. Writes come from one thread at a time; reads use a connection of their own."""
+    """One file. Writes of all threads take turns; reads use a connection of their own."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._writing = threading.Lock()
         self._db = _open(path)
         version = schema_version(self._db)
         if version > len(MIGRATIONS):
@@ -77,6 +80,13 @@ class Store:
         self._db.close()
 
     # --- writing -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing; the lock keeps two threads out of each other's transaction."""
+        with self._writing, self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
 
     def new_ids(self, count: int) -> range:
         """Numbers for new jobs. Unused ones after a crash are given out again: nobody saw them."""
@@ -99,8 +109,7 @@ class Store:
         """
         inserts = [_insert_row(job) for job in changed.values() if job.id in fresh]
         updates = [_update_row(job) for job in changed.values() if job.id not in fresh]
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._transaction():
             self._db.executemany(_INSERT, inserts)
             self._db.executemany(_UPDATE, updates)
             self._db.executemany(
@@ -115,8 +124,7 @@ class Store:
 
     def note_results(self, job_id: int, results: str, now: float, told: str) -> None:
         """What came home of a job that has ended."""
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._transaction():
             self._db.execute("UPDATE jobs SET results=? WHERE id=?", (results, job_id))
             self._db.execute(
                 "INSERT INTO events (at, job, text) VALUES (?,?,?)", (now, job_id, told)
@@ -126,31 +134,31 @@ class Store:
         """Keep a submitter's environment once, however many jobs share it."""
         body = _encode(dict(sorted(environ.items())))
         digest = hashlib.sha256(body).hexdigest()
-        with self._db:
+        with self._transaction():
             self._db.execute("INSERT OR IGNORE INTO environments VALUES (?,?)", (digest, body))
         return digest
 
     def remember_cluster(self, name: str, body: bytes) -> None:
-        with self._db:
+        with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO clusters VALUES (?,?)", (name, body))
 
     def forget_cluster(self, name: str) -> None:
-        with self._db:
+        with self._transaction():
             self._db.execute("DELETE FROM clusters WHERE name=?", (name,))
 
     def remember_machine(self, machine: Machine) -> None:
         """The last observation: what a request can hope for while the machine is out of reach."""
-        with self._db:
+        with self._transaction():
             self._db.execute(
                 "INSERT OR REPLACE INTO machines VALUES (?,?)", (machine.name, _encode(machine))
             )
 
     def remember_forward(self, local: int, job: int, port: int) -> None:
-        with self._db:
+        with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO forwards VALUES (?,?,?)", (local, job, port))
 
     def forget_forward(self, local: int) -> None:
-        with self._db:
+        with self._transaction():
             self._db.execute("DELETE FROM forwards WHERE local=?", (local,))
 
     def _meta(self, key: str, make: Callable[[], str]) -> str:
@@ -159,7 +167,7 @@ class Store:
             value: str = row[0]
             return value
         value = make()
-        with self._db:
+        with self._transaction():
             self._db.execute("INSERT INTO meta VALUES (?,?)", (key, value))
         return value
 

@@ -19,6 +19,7 @@ from .jobs import Jobs
 from .loop import READ, WRITE, Loop
 from .probing import Probes, free_port
 from .refusal import Refusal
+from .sweeping import Sweeping
 from .tunnels import Tunnels
 from .waiting import Reads
 
@@ -55,6 +56,7 @@ class Agent:
         ]  # fmt: skip
         table = {operation.__name__: operation for operation in operations}
         table.update(Files(self.home).operations())
+        table.update(Sweeping(self.loop, self.home, self.reply, self.refuse).operations(table))
         return table
 
     def woken(self, key):

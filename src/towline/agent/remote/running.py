@@ -47,7 +47,11 @@ class Run:
         if spec["setup"]:
             mark = os.fsencode(boss.folder + "/mark")
             argv = process.with_setup(argv, spec["setup"].encode("utf-8"), mark, environ)
-        enter(self.working_folder())
+        folder = self.working_folder()
+        enter(folder)
+        # Programs that trust these would otherwise work in the submitter's folder.
+        environ[b"PWD"] = os.fsencode(folder)
+        environ.pop(b"OLDPWD", None)
         self.note(supervisor=os.getpid(), boot=boss.boot, spawning=time.time())
         self.pid = process.start(argv, environ, boss.null, self.out, self.err)
         self.started = time.time()

@@ -38,8 +38,7 @@ REPEATED = {
 VALUED = (
     "-e",
     "--env",
-    "--include",
-    "--exclude",
+    *(f"--{name}" for name in REPEATED),
     *(flag for flags, _, _ in PASSED_ON.values() for flag in flags),
 )
 EXAMPLES = """

@@ -1,0 +1,235 @@
+"""How much job folders take, and removing contents that nothing here refers to any more.
+
+A snapshot is in use while a job folder refers to it, or while an Engine may rely on its being here:
+what a connection names is kept fresh until that connection asks for a sweep. Everything happens in
+small steps between which the agent serves others.
+"""
+
+import os
+import time
+from typing import Any
+
+from . import record, trees
+from .home import HASH, checked_key
+from .refusal import Refusal
+
+STEP_S = 0.01
+#: How many folders are measured for one answer.
+MOST_FOLDERS = 2000
+MOST_KNOWN = 50000
+#: A file whose time is younger than this need not be touched again.
+FRESH_S = 600
+RENEW_S = 1800
+BLOCK = 512
+
+
+class Sweeping:
+    def __init__(self, loop, home, reply, refuse):
+        self.loop = loop
+        self.home = home
+        self.reply = reply
+        self.refuse = refuse
+        #: key -> bytes of the folder of a job that has ended.
+        self.known: "dict[str, int]" = {}
+        #: Snapshots that the other side named since it last asked for a sweep.
+        self.named: "set[str]" = set()
+        loop.later(RENEW_S, self.renew)
+
+    def operations(self, others):
+        """Our operations, and those of `others` that tell what is in use."""
+        table = {"sizes": self.sizes, "sweep": self.sweep}
+        table["start"] = noting(self.note_jobs, others["start"])
+        table["missing"] = noting(self.note_blobs, others["missing"])
+        for name in ("have_snapshot", "snapshot"):
+            table[name] = noting(self.note_snapshot, others[name])
+        return table
+
+    # What is in use
+
+    def note_snapshot(self, request):
+        for digest in (request.get("snapshot"), request.get("base")):
+            self.name(digest)
+
+    def note_jobs(self, request):
+        for spec in request.get("jobs") or ():
+            if isinstance(spec, dict):
+                self.name(spec.get("snapshot"))
+                self.name(spec.get("keep"))
+
+    def note_blobs(self, request):
+        for digest in request.get("hashes") or ():
+            if is_hash(digest):
+                freshen(self.home.blob(digest))
+
+    def name(self, digest):
+        if is_hash(digest) and digest not in self.named:
+            self.named.add(digest)
+            freshen(self.home.snapshot(digest))
+
+    def renew(self):
+        """Agents of other Engines know of our connection only by the times of the files."""
+        for digest in self.named:
+            freshen(self.home.snapshot(digest))
+        self.loop.later(RENEW_S, self.renew)
+
+    # In small steps
+
+    def begin(self, number, steps):
+        self.loop.later(0.0, lambda: self.step(number, steps))
+
+    def step(self, number, steps):
+        until = time.monotonic() + STEP_S
+        try:
+            while time.monotonic() < until:
+                next(steps)
+        except StopIteration as done:
+            self.reply(number, done.value)
+        except Exception as problem:
+            self.refuse(number, Refusal("failed", "%s" % problem))
+        else:
+            self.loop.later(STEP_S, lambda: self.step(number, steps))
+
+    # How much there is
+
+    def sizes(self, request, _blob):
+        """[key, bytes on disk, ended] of job folders, by key; `after` goes on where one ended."""
+        prefix, after = checked_key(request.get("prefix")), request.get("after", "")
+        names = sorted(
+            name for name in os.listdir(self.home.jobs) if name.startswith(prefix) and name > after
+        )
+        more = len(names) > MOST_FOLDERS
+        self.begin(request["id"], self.measured(names[:MOST_FOLDERS], more))
+
+    def measured(self, names, more):
+        found: "list[list[Any]]" = []
+        if len(self.known) > MOST_KNOWN:
+            self.known.clear()
+        for name in names:
+            folder = self.home.jobs + "/" + name
+            ended = os.path.exists(folder + "/exit")
+            size = self.known.get(name) if ended else None
+            if size is None:
+                size = yield from disk_use(folder)
+            if ended:
+                self.known[name] = size
+            found.append([name, size, ended])
+            yield
+        return {"folders": found, "more": more}
+
+    # Away with it
+
+    def sweep(self, request, _blob):
+        """Remove snapshots and contents unused for `unused_s`; `dry` only counts them.
+
+        `without` are keys of job folders that are counted as gone.
+        """
+        unused_s = request.get("unused_s")
+        if not isinstance(unused_s, (int, float)) or unused_s < 0:
+            raise Refusal("bad_request", "`unused_s` is not a time")
+        dry = bool(request.get("dry"))
+        without = {checked_key(key) for key in request.get("without") or ()}
+        if not dry:
+            self.named.clear()
+        self.begin(request["id"], self.swept(time.time() - unused_s, dry, without))
+
+    def swept(self, before, dry, without):
+        needed = yield from self.needed(without)
+        blobs: "set[str]" = set()
+        gone = {"snapshots": 0, "blobs": 0, "bytes": 0}
+        for name in os.listdir(self.home.snapshots):
+            yield
+            digest = name[: -len(".json")]
+            size = None
+            if digest not in needed:
+                size = self.remove(self.home.snapshots + "/" + name, before, dry)
+            if size is not None:
+                gone["snapshots"] += 1
+                gone["bytes"] += size
+            elif HASH.match(digest):
+                blobs.update(contents(self.home, digest))
+        for path in self.unneeded(blobs):
+            size = self.remove(path, before, dry) if path else None
+            if size is not None:
+                gone["blobs"] += 1
+                gone["bytes"] += size
+            yield
+        return gone
+
+    def needed(self, without):
+        """The snapshots that job folders refer to."""
+        needed: "set[Any]" = set()
+        for name in os.listdir(self.home.jobs):
+            yield
+            spec = None if name in without else record.read_spec(self.home.jobs + "/" + name)
+            if isinstance(spec, dict):
+                needed.update((spec.get("snapshot"), spec.get("keep")))
+        return needed
+
+    def unneeded(self, needed):
+        """Paths of the contents that are not `needed`; "" between them, to pause at."""
+        for shelf in os.listdir(self.home.blobs):
+            if len(shelf) != 2:
+                continue
+            folder = self.home.blobs + "/" + shelf
+            for name in os.listdir(folder):
+                wanted = shelf + name in needed or not HASH.match(shelf + name)
+                yield "" if wanted else folder + "/" + name
+
+    def remove(self, path, before, dry):
+        """Its bytes on disk when it went; what somebody uses at this very moment comes back."""
+        aside = "%s/%s.%d" % (self.home.trash, os.path.basename(path), os.getpid())
+        try:
+            facts = os.stat(path)
+            if facts.st_mtime >= before:
+                return None
+            if not dry:
+                os.rename(path, aside)
+                if os.stat(aside).st_mtime >= before:
+                    os.rename(aside, path)
+                    return None
+                os.unlink(aside)
+        except FileNotFoundError:
+            return None
+        return facts.st_blocks * BLOCK
+
+
+def noting(note, operation):
+    def noted(request, blob):
+        note(request)
+        return operation(request, blob)
+
+    return noted
+
+
+def is_hash(digest):
+    return isinstance(digest, str) and HASH.match(digest) is not None and len(digest) == 64
+
+
+def freshen(path):
+    try:
+        if os.stat(path).st_mtime < time.time() - FRESH_S:
+            os.utime(path)
+    except OSError:
+        pass
+
+
+def contents(home, digest):
+    """The hashes of all files in a snapshot."""
+    try:
+        entries = trees.load_snapshot(home, digest)
+    except trees.CannotMake:
+        return []
+    return [rest for _, kind, rest in entries if kind in trees.KINDS]
+
+
+def disk_use(top):
+    """Bytes on disk below `top`, found in steps."""
+    total = 0
+    for folder, folders, names in os.walk(top):
+        for name in folders + names:
+            try:
+                total += os.lstat(folder + "/" + name).st_blocks * BLOCK
+            except OSError:
+                pass  # gone meanwhile
+            yield
+    return total

@@ -1,0 +1,166 @@
+"""`tow mount`: a job's folder as a folder here."""
+
+from __future__ import annotations
+
+import os
+
+from towline.cli.client import with_query
+from towline.cli.engine import Engine
+from towline.cli.jobs import job_number
+from towline.cli.options import JOB_HELP, Parser
+from towline.cli.terminal import say, say_json
+from towline.errors import TowlineError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEVICE = "/dev/fuse"
+INSTALL = "Debian, Ubuntu: sudo apt install libfuse2 fuse3; Fedora: sudo dnf install fuse fuse-libs"
+READY = b"\0ready"
+EXAMPLES = """
+tow mount 12
+tow mount last /tmp/run
+tow mount -d 12
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "mount",
+        "[options] JOB [FOLDER]",
+        "Show the folder of a job as a folder here, also while it runs, until Ctrl-C. Nothing in\n"
+        "it can be changed from here, and of a file only what is read travels.",
+        EXAMPLES,
+    )
+    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_argument(
+        "folder", nargs="?", metavar="FOLDER", help="a new or empty folder (job-NUMBER)"
+    )
+    parser.add_argument("-d", "--detach", action="store_true", help="return; it stays mounted")
+    parser.add_json()
+    return parser
+
+
+def main(args: list[str]) -> int:
+    options = parser().read(args)
+    _check_fuse()
+    engine = Engine()
+    job = job_number(engine, options.job)
+    # Says what is wrong with the job while there is somebody to read it.
+    engine.call("GET", with_query(f"/v1/jobs/{job}/stat", path=""))
+    named = options.folder or f"job-{job}"
+    folder = os.path.abspath(named)
+    made = _prepare(folder)
+
+    def tell() -> None:
+        if options.json:
+            say_json({"job": job, "folder": folder})
+        else:
+            until = "" if options.detach else "Ctrl-C, or "
+            say(f"job {job} is shown in {named} until {until}fusermount -u {_quoted(named)}")
+
+    if options.detach:
+        _leave_behind(job, folder, made)
+        tell()
+    else:
+        _show(job, folder, made, tell)
+    return 0
+
+
+def _check_fuse() -> None:
+    try:
+        from fuse import FUSE  # noqa: F401
+    except ImportError:
+        hint = "install it where towline is installed: pip install 'towline[mount]'"
+        raise UsageError("tow mount needs the Python package fusepy", hint) from None
+    except OSError:
+        raise UsageError("tow mount needs libfuse 2, which is not here", INSTALL) from None
+    from shutil import which
+
+    if not os.path.exists(DEVICE):
+        raise UsageError(f"this machine has no {DEVICE}", "load it: sudo modprobe fuse")
+    if not which("fusermount"):
+        raise UsageError("tow mount needs the program fusermount", INSTALL)
+
+
+def _prepare(folder: str) -> bool:
+    """Make sure of an empty folder; True when it had to be made."""
+    try:
+        os.makedirs(folder, 0o700)
+        return True
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror}") from None
+    hint = "give another one: tow mount JOB FOLDER"
+    try:
+        taken = os.path.ismount(folder) or bool(os.listdir(folder))
+    except NotADirectoryError:
+        raise UsageError(f"{folder} is not a folder", hint) from None
+    except OSError as error:
+        unmount = f"if an earlier mount broke: fusermount -u {_quoted(folder)}"
+        raise UsageError(f"cannot use {folder}: {error.strerror}", unmount) from None
+    if taken:
+        raise UsageError(f"{folder} is in use or not empty", hint)
+    return False
+
+
+def _show(job: int, folder: str, made: bool, ready: Callable[[], None]) -> None:
+    """Serve the folder until it is unmounted."""
+    from towline.cli.mounted import serve
+
+    try:
+        serve(job, folder, ready)
+    except RuntimeError:
+        # libfuse has said why, on stderr.
+        raise TowlineError(f"cannot mount {folder}", "the lines above say why") from None
+    finally:
+        if made:
+            _remove(folder)
+
+
+def _leave_behind(job: int, folder: str, made: bool) -> None:
+    """Serve the folder in a process of its own; returns once it is mounted."""
+    reading, writing = os.pipe()
+    if not os.fork():
+        os.close(reading)
+        _cut_loose(writing)
+
+        def ready() -> None:
+            os.write(2, READY)
+            # The last hold on the pipe: whoever waits at its other end goes on.
+            os.dup2(0, 2)
+
+        _show(job, folder, made, ready)
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        said = pipe.read()
+    if not said.endswith(READY):
+        reason = said.decode("utf-8", "replace").strip() or "it did not say why"
+        raise TowlineError(f"cannot mount {folder}", reason)
+
+
+def _cut_loose(errors: int) -> None:
+    """Away from the terminal; what goes wrong is written to `errors`."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.dup2(errors, 2)
+    os.close(nothing)
+    os.close(errors)
+
+
+def _remove(folder: str) -> None:
+    try:
+        os.rmdir(folder)
+    except OSError:
+        pass  # Somebody uses it, or it is still mounted: then it is not ours to remove.
+
+
+def _quoted(path: str) -> str:
+    from shlex import quote
+
+    return quote(path)

@@ -1,0 +1,79 @@
+"""What may be removed: which job folders on a machine, and whether it is time to look for them."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from towline.model.job import Job
+
+DAY_S = 86400.0
+#: A job that ended so recently may still be looked into, however full the machine is.
+RECENT_S = 3600.0
+
+#: What follows the Engine's id in the name of a job's folder: the process, or a command beside it.
+_PLACE = re.compile(r"-([0-9]+)-[0-9]+-[0-9]+(\.x[0-9.]+)?\Z")
+
+
+class Rules(Struct, frozen=True):
+    """What the user allows."""
+
+    after_s: float
+    keep_bytes: float
+
+
+class Folder(Struct, frozen=True):
+    """One job folder on a machine."""
+
+    key: str
+    bytes: int
+    #: What ran in it has ended, as the machine knows it.
+    ended: bool
+
+
+def job_of(key: str, engine: str) -> int | None:
+    """The job that a folder belongs to; None for what is not this Engine's."""
+    if not key.startswith(f"{engine}-"):
+        return None
+    place = _PLACE.match(key, len(engine))
+    return int(place[1]) if place else None
+
+
+def may_go(job: Job | None, now: float) -> bool:
+    """True once a job has ended and nothing of it is still to come home."""
+    if job is None or not job.state.final or job.ended is None:
+        return False
+    # Either nothing was to come home, or it says where it is; other words say why it is not.
+    at_home = not job.results or job.results.startswith("/")
+    return at_home and now - job.ended > RECENT_S
+
+
+def folders_to_remove(
+    folders: Iterable[Folder], jobs: Mapping[int, Job], engine: str, now: float, rules: Rules
+) -> list[Folder]:
+    """The folders of one machine that may go: the old ones, and the oldest while it is too much."""
+    whole: dict[int, list[Folder]] = {}
+    for folder in folders:
+        number = job_of(folder.key, engine)
+        if number is not None:
+            whole.setdefault(number, []).append(folder)
+    left = sum(folder.bytes for some in whole.values() for folder in some)
+    ended_at = {
+        number: jobs[number].ended or 0.0
+        for number, some in whole.items()
+        if may_go(jobs.get(number), now) and all(folder.ended for folder in some)
+    }
+    going: list[Folder] = []
+    for number in sorted(ended_at, key=lambda number: (ended_at[number], number)):
+        if now - ended_at[number] <= rules.after_s and left <= rules.keep_bytes:
+            break
+        going += whole[number]
+        left -= sum(folder.bytes for folder in whole[number])
+    return going
+
+
+def is_due(last: float, now: float, idle: bool) -> bool:
+    """Once a day while there is nothing else to do; after two days in any case."""
+    if last > now:
+        return idle  # the clock was put back
+    return now - last > (DAY_S if idle else 2 * DAY_S)

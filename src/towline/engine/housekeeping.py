@@ -1,0 +1,213 @@
+"""Remove what ended jobs left behind: when asked, and once a day without being asked.
+
+Folders of jobs go by the rules of core/garbage.py. Snapshots and contents go when nothing refers to
+them any more and nobody used them for a while. The jobs themselves stay remembered.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from towline.agent.link import Link
+from towline.backends.driver import Driver
+from towline.backends.machines import Machines
+from towline.config.load import load_config
+from towline.config.paths import Paths
+from towline.config.settings import CleanupSettings
+from towline.core.garbage import DAY_S, Folder, Rules, folders_to_remove, is_due, job_of
+from towline.engine.clusters import Clusters
+from towline.engine.engine import Engine
+from towline.errors import AgentError, ConfigError, HostError
+from towline.model.job import Job
+from towline.snapshot.sweep import sweep
+from towline.store.needed import snapshots_needed
+
+log = logging.getLogger("towline")
+
+#: How long a machine that is asked by name is waited for.
+_REACH_S = 20.0
+#: Whatever the settings say, contents used within this time stay: a job may be on its way.
+_IN_FLIGHT_S = 3600.0
+_MANY = 500
+_FIRST_LOOK_S, _LOOK_EVERY_S = 60.0, 600.0
+#: What this machine's own copies of snapshots are called in the diary.
+_HERE = ""
+
+
+class Removed(Struct):
+    """What went from one machine, or would go."""
+
+    machine: str
+    jobs: list[int]
+    folders: int = 0
+    snapshots: int = 0
+    blobs: int = 0
+    bytes: int = 0
+    #: Why nothing could be done, and what to do about it.
+    error: str = ""
+    hint: str = ""
+
+
+class Housekeeping:
+    """`is_idle` tells whether the Engine has nothing better to do."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        machines: Machines,
+        clusters: Clusters,
+        paths: Paths,
+        is_idle: Callable[[], bool],
+    ) -> None:
+        self.engine = engine
+        self.machines = machines
+        self.clusters = clusters
+        self.paths = paths
+        self.is_idle = is_idle
+        self._diary = os.path.join(paths.home, "cleanup.json")
+        self._alone = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    # --- when asked --------------------------------------------------------------------------
+
+    async def clean(self, dry_run: bool) -> dict[str, Any]:
+        """Every machine that was ever used, and this machine's own copies."""
+        settings = load_config(self.paths.config_file).cleanup
+        unknown = {n for n in self.engine.store.clusters() if not self.clusters.knows(n)}
+        self.clusters.rejoin(unknown)
+        async with self._alone:
+            drivers = list(self.machines.drivers.values())
+            work = [self._clean_machine(driver, settings, dry_run) for driver in drivers]
+            removed = await asyncio.gather(*work)
+            blobs = await self._clean_here(dry_run)
+        return {
+            "dry_run": dry_run,
+            "machines": [msgspec.to_builtins(one) for one in removed],
+            "here": {"blobs": len(blobs), "bytes": sum(blobs)},
+        }
+
+    async def _clean_machine(
+        self, driver: Driver, settings: CleanupSettings, dry_run: bool
+    ) -> Removed:
+        removed = Removed(driver.name, [])
+        try:
+            link = await driver.reach(_REACH_S, patient=False)
+            going = await self._folders(link, settings)
+            if not dry_run:
+                going = await _forget(link, going)
+                driver.forget_staged()
+            self._count(removed, going)
+            unused_s = max(settings.after_days * DAY_S, _IN_FLIGHT_S)
+            without = [folder.key for folder in going] if dry_run else []
+            swept, _ = await link.ask("sweep", unused_s=unused_s, dry=dry_run, without=without)
+            removed.snapshots, removed.blobs = swept["snapshots"], swept["blobs"]
+            removed.bytes += swept["bytes"]
+        except (HostError, AgentError) as error:
+            removed.error, removed.hint = error.text, error.hint
+        return removed
+
+    def _count(self, removed: Removed, going: list[Folder]) -> None:
+        numbers = {job_of(folder.key, self.engine.store.engine_id) for folder in going}
+        removed.jobs = sorted(number for number in numbers if number is not None)
+        removed.folders = len(going)
+        removed.bytes = sum(folder.bytes for folder in going)
+
+    async def _folders(self, link: Link, settings: CleanupSettings) -> list[Folder]:
+        """The job folders on a machine that may go."""
+        engine_id = self.engine.store.engine_id
+        folders: list[Folder] = []
+        jobs: dict[int, Job] = {}
+        after, more = "", True
+        while more:
+            answer, _ = await link.ask("sizes", prefix=f"{engine_id}-", after=after)
+            some = [Folder(*entry) for entry in answer["folders"]]
+            folders += some
+            jobs |= self._jobs({job_of(folder.key, engine_id) for folder in some} - jobs.keys())
+            more = answer["more"]
+            after = some[-1].key if some else ""
+        rules = Rules(settings.after_days * DAY_S, settings.keep_mb * 1024 * 1024)
+        # While it was measured, a job may have been tried again.
+        jobs |= {n: job for n, job in self.engine.core.jobs.items() if n in jobs}
+        return folders_to_remove(folders, jobs, engine_id, self.engine.clock(), rules)
+
+    def _jobs(self, numbers: set[int | None]) -> dict[int, Job]:
+        known = self.engine.core.jobs
+        found = ((n, known.get(n) or self.engine.store.job(n)) for n in numbers if n is not None)
+        return {number: job for number, job in found if job is not None}
+
+    async def _clean_here(self, dry_run: bool) -> list[int]:
+        """The sizes of the contents that no remembered job needs."""
+        before = self.engine.clock() - DAY_S
+        return await asyncio.get_running_loop().run_in_executor(None, self._sweep, before, dry_run)
+
+    def _sweep(self, before: float, dry_run: bool) -> list[int]:
+        needed = snapshots_needed(self.paths.store_file)
+        return sweep(self.machines.blobs, needed, before, dry_run)
+
+    # --- without being asked -----------------------------------------------------------------
+
+    def open(self) -> None:
+        """From now on, look every few minutes whether it is time."""
+        self._task = asyncio.get_running_loop().create_task(self._watch(), name="housekeeping")
+
+    async def _watch(self) -> None:
+        await asyncio.sleep(_FIRST_LOOK_S)
+        while True:
+            try:
+                await self.look()
+            except Exception:
+                log.exception("housekeeping")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def look(self) -> None:
+        """Clean whatever is due: only machines that are connected anyway."""
+        try:
+            settings = load_config(self.paths.config_file).cleanup
+        except ConfigError:
+            return  # every command that needs the configuration says what is wrong with it
+        if not settings.automatic or self._alone.locked():
+            return
+        async with self._alone:
+            for driver in list(self.machines.drivers.values()):
+                if driver.link is not None and self._is_due(driver.name):
+                    await self._clean_machine(driver, settings, dry_run=False)
+            if self._is_due(_HERE):
+                await self._clean_here(dry_run=False)
+
+    def _is_due(self, name: str) -> bool:
+        """Whether it is time; if so, that is written down first, so that it is not done twice."""
+        now = self.engine.clock()
+        diary = self._read_diary()
+        # Where nothing was ever done, there is nothing old yet.
+        due = is_due(diary[name], now, self.is_idle()) if name in diary else False
+        if due or name not in diary:
+            self._write_diary(diary | {name: now})
+        return due
+
+    def _read_diary(self) -> dict[str, float]:
+        try:
+            with open(self._diary, "rb") as file:
+                return msgspec.json.decode(file.read(), type=dict[str, float])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+    def _write_diary(self, diary: dict[str, float]) -> None:
+        beside = f"{self._diary}.new"
+        with open(beside, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(msgspec.json.encode(diary))
+        os.replace(beside, self._diary)
+
+
+async def _forget(link: Link, going: list[Folder]) -> list[Folder]:
+    """Those that really went: the machine keeps what has not ended there."""
+    gone: set[str] = set()
+    for at in range(0, len(going), _MANY):
+        keys = [folder.key for folder in going[at : at + _MANY]]
+        answer, _ = await link.ask("forget", keys=keys)
+        gone.update(answer["forgotten"])
+    return [folder for folder in going if folder.key in gone]
