@@ -11,6 +11,7 @@ from testbed.waiting import wait_until
 
 from .conftest import NewAgent
 from .driver import HEAD, AgentError, Driver
+from .test_agent_pythons import pythons
 from .test_agent_trees import digest, give, snapshot
 
 WEEK_S = 7 * 86400
@@ -164,3 +165,17 @@ def test_a_sweep_without_a_time_is_refused(agent: Driver) -> None:
     for unused_s in (None, -1, "7"):
         with pytest.raises(AgentError):
             agent.call("sweep", unused_s=unused_s)
+
+
+@pytest.mark.parametrize("python", pythons().values(), ids=pythons().keys())
+def test_measuring_and_sweeping_work_on_every_python(
+    new_agent: NewAgent, root: Path, python: str
+) -> None:
+    agent = new_agent(python=python, LC_ALL="C")
+    name = snapshot(agent, ["ü\udcff", "f", give(agent, b"one")])
+    agent.run("e1-1-1-0", "true", snapshot=name)
+    make_old(root)
+    assert agent.call("sizes", prefix="e1-")["folders"][0][0] == "e1-1-1-0"
+    assert sweep(agent) == (0, 0)
+    agent.call("forget", keys=["e1-1-1-0"])
+    assert sweep(agent) == (1, 1)

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from towline.core import jobs
 from towline.errors import EngineError
 from towline.model.job import Ending, Job, JobSpec, State
-from towline.model.machine import Gpu, Machine, Slot
+from towline.model.machine import Slot
 from towline.store.migrations import MIGRATIONS
 from towline.store.store import Store
 
@@ -96,11 +97,10 @@ def test_an_environment_is_kept_once(path: str) -> None:
 
 def test_machines_clusters_and_forwards_are_remembered(path: str) -> None:
     store = Store(path)
-    machine = Machine("gpu1", 8, 32000, (Gpu(0, "GTX 1070", 8000),), clusters=("lab",))
-    store.remember_machine(machine)
+    store.remember_machine("gpu1", b"[]")
     store.remember_cluster("lab", b"{}")
     store.remember_forward(6006, 1, 16006)
-    assert store.machines() == {"gpu1": machine}
+    assert (store.machine("gpu1"), store.machine("gpu2")) == (b"[]", None)
     assert store.clusters() == {"lab": b"{}"}
     assert store.forwards() == [(6006, 1, 16006)]
     store.forget_forward(6006)
@@ -136,3 +136,23 @@ def test_an_old_store_always_opens(old: Path, path: str) -> None:
     jobs_found = store.recent(0.0, 100)
     assert [job.state for job in jobs_found] == [State.DONE, State.QUEUED]
     assert [job.id for job in store.unfinished()] == [2]
+
+
+def test_two_threads_that_write_do_not_undo_each_other(path: str) -> None:
+    store = Store(path)
+    first = submitted(store)
+    stop = threading.Event()
+
+    def note() -> None:
+        while not stop.is_set():
+            store.note_results(first.id, "/home", 1.0, ["noted"])
+
+    noting = threading.Thread(target=note)
+    noting.start()
+    try:
+        ids = [submitted(store).id for _ in range(300)]
+    finally:
+        stop.set()
+        noting.join()
+    store.close()
+    assert [job.id for job in Store(path).unfinished()] == [first.id, *ids]

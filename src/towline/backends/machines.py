@@ -64,8 +64,8 @@ class Machines:
         self._gangs: dict[tuple[int, int], list[tuple[Driver, Wanted]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._recovered = False
-        #: Called with a cluster's name: makes its machines known again if they once were.
-        self.rejoin: Callable[[str], None] = lambda cluster: None
+        #: Makes a machine known again that an earlier Engine used.
+        self.find_machine: Callable[[str], None] = lambda machine: None
 
     def recovered(self) -> None:
         """Every process that should be somewhere is known now: what else runs is left over."""
@@ -81,35 +81,34 @@ class Machines:
         for member in members:
             name = member.host.name
             names.add(name)
-            known = self.members.get(name)
-            if known is None:
-                self.members[name] = known = member
-            else:
-                known.limits, known.owners, known.aliases = (
-                    member.limits,
-                    member.owners,
-                    member.aliases,
-                )
+            known = self.members.setdefault(name, member)
+            known.limits, known.owners, known.aliases = member.limits, member.owners, member.aliases
             known.clusters.add(cluster)
-            if name not in self.drivers:
-                self.drivers[name] = Driver(
-                    known.host,
-                    known.root,
-                    self.blobs,
-                    self.report,
-                    self._held,
-                    self._probed,
-                    self.probe_every_s,
-                    known.lost_after_s,
-                )
-                if self._recovered:
-                    self.drivers[name].tidy_prefix = f"{self.engine_id}-"
-            self.drivers[name].channel.open()
+            self.watch(known)
             self._announce(name)
         for name in [
             n for n, m in self.members.items() if cluster in m.clusters and n not in names
         ]:
             self._leave(cluster, name)
+
+    def watch(self, member: Membership) -> None:
+        """Drive a machine, in a cluster or not."""
+        name = member.host.name
+        self.members.setdefault(name, member)
+        if name not in self.drivers:
+            driver = self.drivers[name] = Driver(
+                member.host,
+                member.root,
+                self.blobs,
+                self.report,
+                self._held,
+                self._probed,
+                self.probe_every_s,
+                member.lost_after_s,
+            )
+            if self._recovered:
+                driver.tidy_prefix = f"{self.engine_id}-"
+        self.drivers[name].channel.open()
 
     def leave(self, cluster: str) -> None:
         for name in [n for n, member in self.members.items() if cluster in member.clusters]:
@@ -306,7 +305,7 @@ class Machines:
         machine = job.attempt.placement[rank].machine
         if machine not in self.drivers:
             # An earlier Engine used it, and this one has had no need to yet.
-            self.rejoin(job.spec.cluster)
+            self.find_machine(machine)
         driver = self.drivers.get(machine)
         if driver is None:
             raise NotFound(

@@ -6,7 +6,7 @@ import time
 
 from towline.cli.client import Gone, with_query
 from towline.cli.output import JsonLines, Output
-from towline.cli.terminal import interactive, note, paint, tell
+from towline.cli.terminal import interactive, note, paint, printable, tell
 from towline.errors import EngineError
 
 TYPE_CHECKING = False
@@ -143,7 +143,8 @@ class Follow:
             self.cluster = header["job"].get("cluster") or ""
             self.output.job(header)
         elif "note" in header:
-            self.output.note(header, f"job {self.job_id} · {self.cluster} · {header['note']}")
+            text = "\n".join(map(printable, header["note"].splitlines()))
+            self.output.note(header, f"job {self.job_id} · {self.cluster} · {text}")
         elif "login" in header:
             self._log_in(header["login"])
         elif "end" in header:

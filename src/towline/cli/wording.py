@@ -52,9 +52,13 @@ def outcome(view: dict[str, Any]) -> str:
 def _whereabouts(view: dict[str, Any]) -> str:
     """Where what it made is: here already, or still on its machine."""
     results = view.get("results") or ""
+    if results.startswith("\0"):
+        from towline.model.odd_text import original
+
+        results = original(results)
     if results.startswith("/"):
-        return f"results: {os.path.relpath(results)}"
-    return results or f"files: tow ls {view['id']}"
+        return f"results: {printable(os.path.relpath(results))}"
+    return printable(results) or f"files: tow ls {view['id']}"
 
 
 def ending(view: dict[str, Any]) -> str:

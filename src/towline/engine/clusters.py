@@ -6,7 +6,7 @@ import msgspec
 
 from towline.backends.machines import Machines, Membership
 from towline.config.paths import Paths
-from towline.config.settings import Config, MachinesCluster
+from towline.config.settings import Config, MachineEntry, MachinesCluster
 from towline.config.targets import THIS, split_target
 from towline.hosts.base import Host
 from towline.hosts.local import LocalHost
@@ -23,6 +23,7 @@ class Clusters:
         self.store = store
         self.paths = paths
         self._joined: dict[str, bytes] = {}
+        self._remembered: dict[str, bytes] = {}
 
     def join(self, name: str, cluster: MachinesCluster, config: Config) -> None:
         """Connect to a cluster's machines, or bring what is known of them up to date."""
@@ -55,14 +56,32 @@ class Clusters:
     ) -> None:
         members = []
         for entry in cluster.entries():
-            local = entry.ssh == THIS
-            root = os.path.join(self.paths.home, "machine") if local else str(entry.folder)
             lost = cluster.lost_after_s or lost_after_s
-            member = Membership(self._host(entry.label, entry.ssh), root, limits_of(entry), lost)
+            member = self._member(entry, lost)
             member.owners = tuple(entry.owners or ())
             member.aliases = tuple(sorted(aliases.items()))
             members.append(member)
+            self._remember(entry, lost)
         self.machines.join(name, members)
+
+    def find_machine(self, name: str) -> None:
+        """Reach a machine that has jobs of ours, though it may be in no cluster any more."""
+        body = self.store.machine(name)
+        if body is not None and name not in self.machines.drivers:
+            entry, lost_after_s = msgspec.json.decode(body, type=tuple[MachineEntry, float])
+            self.machines.watch(self._member(entry, lost_after_s))
+
+    def _member(self, entry: MachineEntry, lost_after_s: float) -> Membership:
+        local = entry.ssh == THIS
+        root = os.path.join(self.paths.home, "machine") if local else str(entry.folder)
+        host = self._host(entry.label, entry.ssh)
+        return Membership(host, root, limits_of(entry), lost_after_s)
+
+    def _remember(self, entry: MachineEntry, lost_after_s: float) -> None:
+        body = msgspec.json.encode([entry, lost_after_s])
+        if self._remembered.get(entry.label) != body:
+            self._remembered[entry.label] = body
+            self.store.remember_machine(entry.label, body)
 
     def _host(self, label: str, target: str) -> Host:
         if target == THIS:

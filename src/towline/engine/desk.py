@@ -21,6 +21,7 @@ from towline.errors import NotFound
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, State, key_of, view
 from towline.model.machine import Machine
+from towline.model.odd_text import original
 
 #: How long a submission waits for machines that were never met before.
 _FIRST_MEETING_S = 20.0
@@ -43,7 +44,7 @@ class Desk:
         self.results = Results(engine, machines, paths.home)
         self.versions = Versions(engine, self.intake, machines.blobs)
         engine.backend = machines
-        machines.rejoin = lambda name: self.clusters.rejoin({name})
+        machines.find_machine = self.clusters.find_machine
 
     async def open(self) -> None:
         """Take up what an earlier Engine left."""
@@ -51,6 +52,9 @@ class Desk:
         forwards = self.engine.store.forwards()
         jobs = [*unfinished, *(self.engine.job(job) for _, job, _ in forwards)]
         self.clusters.rejoin({job.spec.cluster for job in jobs})
+        for job in jobs:
+            for slot in job.attempt.placement if job.attempt else ():
+                self.clusters.find_machine(slot.machine)
         await self.engine.recover()
         self.machines.recovered()
         self.results.resume()
@@ -60,8 +64,6 @@ class Desk:
         self.results.cancel()
         await self.forwards.close()
         await self.machines.close()
-        for machine in self.machines.seen.values():
-            self.engine.store.remember_machine(machine)
         self.engine.close()
 
     # --- configuration -----------------------------------------------------------------------
@@ -126,7 +128,7 @@ class Desk:
             "files": job.spec.files,
             "bytes": job.spec.bytes,
             "processes": self._processes(job),
-            "history": [{"at": at, "text": text} for at, text in history],
+            "history": [{"at": at, "text": original(text)} for at, text in history],
         }
 
     def _processes(self, job: Job) -> list[dict[str, Any]]:

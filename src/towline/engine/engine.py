@@ -7,6 +7,7 @@ more facts share a transaction. Nothing else changes jobs.
 
 import asyncio
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +30,12 @@ from towline.model.events import (
 )
 from towline.model.grammar import parse_request
 from towline.model.job import Job, JobSpec, State
+from towline.model.odd_text import keepable, original
 from towline.model.request import Request
 from towline.store.store import Store, Submission
+
+#: How remarks about results begin.
+KEPT, LEFT_OUT = "kept ", "left out "
 
 
 @functools.lru_cache(4096)
@@ -157,11 +162,18 @@ class Engine:
         again = tuple((job, request_of(job.spec.request)) for job in jobs if job.state.final)
         await self.tell(RetryAsked(again))
 
-    def note_results(self, job: Job, results: str) -> None:
-        """What came home of a job that has ended."""
-        told = f"results: {results}" if results else "no results"
+    def note_results(self, job: Job, results: str, remarks: Iterable[str] = ()) -> None:
+        """What came home of a job that has ended, and what did not come as it was over there."""
+        last = f"results: {original(results)}" if results else "no results"
+        told = [keepable(text) for text in (*remarks, last)]
         self.store.note_results(job.id, results, self.clock(), told)
         self._wake_watchers(job.id)
+
+    def remarks(self, job_id: int) -> list[str]:
+        """What was remarked when the results of a job came home last."""
+        texts = [original(text) for _, text in reversed(self.store.history(job_id))]
+        is_remark = (text.startswith((KEPT, LEFT_OUT)) for text in texts[1:])
+        return texts[1 : 1 + len(list(itertools.takewhile(bool, is_remark)))][::-1]
 
     def job(self, job_id: int) -> Job:
         job = self.core.jobs.get(job_id) or self.store.job(job_id)

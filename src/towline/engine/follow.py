@@ -68,7 +68,8 @@ class Follower:
             job = await self._settled(job)
             if job.state.final and not self._unread(job):
                 if job.results == WANTED:
-                    await self.engine.job_where(self.job_id, lambda job: job.results != WANTED)
+                    async for frame in self._until_home():
+                        yield frame
                 yield {"end": view(self.engine.job(self.job_id))}, b""
                 return
             self.offsets = {}
@@ -110,6 +111,21 @@ class Follower:
                 if why != said:
                     said = why
                     yield {"note": f"waiting: {why}"}, b""
+
+    async def _until_home(self) -> AsyncIterator[Frame]:
+        """Wait for the results, and name what did not come home as it is over there."""
+        home = asyncio.ensure_future(
+            self.engine.job_where(self.job_id, lambda job: job.results != WANTED)
+        )
+        try:
+            await asyncio.wait([home], timeout=_PATIENCE_S)
+            if not home.done():
+                yield {"note": "it has ended; bringing its results home"}, b""
+            await home
+        finally:
+            home.cancel()
+        for text in self.engine.remarks(self.job_id):
+            yield {"note": text}, b""
 
     async def _attempt(self, job: Job) -> AsyncIterator[Frame]:
         assert job.attempt is not None

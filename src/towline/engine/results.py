@@ -5,6 +5,7 @@ Nothing that is here is ever overwritten. Names from the other side stay below t
 
 import asyncio
 import filecmp
+import itertools
 import os
 import secrets
 from collections.abc import Awaitable, Callable
@@ -13,16 +14,21 @@ from typing import Any
 from msgspec import Struct, field
 
 from towline.backends.machines import Machines
-from towline.engine.engine import Engine, request_of
+from towline.engine.engine import KEPT, LEFT_OUT, Engine, request_of
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.job import WANTED, Job
-from towline.model.odd_text import original
+from towline.model.odd_text import keepable, original
 
 FOLDER = "job_results"
+WHY_LEFT_OUT = "it leads out of the folder, or cannot be read"
 _CHUNK = 256 * 1024
 #: Jobs whose results travel at the same time.
 _AT_ONCE = 4
 _AGAIN_S = 10.0
+#: The agent's words for a file that is there but cannot be had.
+_NOT_TO_BE_HAD = ("denied", "outside", "is_folder")
+#: Of what did not come home as it is over there, so much is told.
+_MOST_TOLD = 10
 
 
 class Fetched(Struct):
@@ -33,8 +39,20 @@ class Fetched(Struct):
     bytes: int = 0
     #: Files that were here already with other content, and where the newer copy went.
     conflicts: list[tuple[str, str]] = field(default_factory=list)
-    #: Names that were refused, because they would leave the folder.
+    #: Names that were left out: they would lead out of the folder, or cannot be read.
     refused: list[str] = field(default_factory=list)
+
+    def remarks(self) -> list[str]:
+        """What did not come home under its own name, in words."""
+        top = os.path.dirname(os.path.dirname(self.folder))
+        told = [
+            f"{KEPT}{os.path.relpath(here, top)} as it was; "
+            f"the newer copy is {os.path.relpath(newer, top)}"
+            for here, newer in self.conflicts
+        ]
+        told += [f"{LEFT_OUT}{name}: {WHY_LEFT_OUT}" for name in self.refused]
+        more = len(told) - _MOST_TOLD
+        return told[:_MOST_TOLD] + ([f"{LEFT_OUT}{more} more remarks"] if more > 0 else [])
 
 
 class Results:
@@ -80,15 +98,18 @@ class Results:
                 return
             except HostError:
                 await asyncio.sleep(_AGAIN_S)
-            except (TowlineError, OSError) as error:
+            except TowlineError as error:
+                self.engine.note_results(job, f"not fetched: {error.text}")
+                return
+            except (OSError, LookupError, TypeError, ValueError) as error:
+                # A full disk here, or a machine that speaks nonsense.
                 self.engine.note_results(job, f"not fetched: {error}")
                 return
 
     def _note(self, job: Job, fetched: Fetched) -> None:
-        if not fetched.files and not fetched.bytes:
-            self.engine.note_results(job, "")
-            return
-        self.engine.note_results(job, fetched.folder)
+        anything = fetched.files or fetched.bytes
+        results = keepable(fetched.folder) if anything else ""
+        self.engine.note_results(job, results, fetched.remarks())
 
     # --- one job -----------------------------------------------------------------------------
 
@@ -139,19 +160,26 @@ class Results:
         except AgentError as error:
             if error.code == "no_such_file":
                 return  # the job removed it since it was listed
-            raise
+            if error.code not in _NOT_TO_BE_HAD:
+                raise
+            fetched.refused.append(entry["name"])
+            return
         fetched.files += 1
         fetched.bytes += size
 
     def _link(self, entry: dict[str, Any], folder: str, target: str, fetched: Fetched) -> None:
         """A link comes home only if it stays inside."""
-        aim = os.path.normpath(os.path.join(os.path.dirname(entry["name"]), entry["target"]))
-        if os.path.isabs(entry["target"]) or inside(folder, aim) is None:
+        aim = entry["target"]
+        if leads_out(folder, target, aim):
             fetched.refused.append(entry["name"])
-        elif not os.path.lexists(target):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.symlink(entry["target"], target)
-            fetched.files += 1
+            return
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+
+        def is_here(place: str) -> bool:
+            return os.path.islink(place) and os.readlink(place) == aim
+
+        _put_into_place(lambda place: os.symlink(aim, place), is_here, target, fetched)
+        fetched.files += 1
 
     async def _fetch_stream(
         self, job: Job, rank: int, stream: str, path: str, fetched: Fetched
@@ -160,22 +188,21 @@ class Results:
             blob, _ = await self.machines.read_log(job, rank, stream, offset, wait=False)
             return blob, len(blob) < _CHUNK
 
-        fetched.bytes += await _download(read, path, 0o644, fetched)
+        fetched.bytes += await _download(read, path, 0o644, fetched, grows=True)
 
 
 async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:
     """Copy what a job put into its `keep` folder to a folder here."""
     fetched = Fetched(folder)
-    up = "/".join([".."] * (1 + len([part for part in job.spec.subfolder.split("/") if part])))
-    header, _ = await machines.file_operation(job, 0, "walk", path=f"{up}/keep")
+    header, _ = await machines.file_operation(job, 0, "walk", path="", kept=True)
     for entry in header["files"]:
         target = inside(folder, entry["name"])
         if target is None or entry["kind"] != "file":
             continue
 
-        async def read(offset: int, path: str = f"{up}/keep/{entry['name']}") -> tuple[bytes, bool]:
+        async def read(offset: int, path: str = entry["name"]) -> tuple[bytes, bool]:
             answer, blob = await machines.file_operation(
-                job, 0, "get", path=path, offset=offset, limit=_CHUNK
+                job, 0, "get", path=path, kept=True, offset=offset, limit=_CHUNK
             )
             return blob, answer["eof"]
 
@@ -183,11 +210,20 @@ async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:
 
 
 async def _download(
-    read: Callable[[int], Awaitable[tuple[bytes, bool]]], target: str, mode: int, fetched: Fetched
+    read: Callable[[int], Awaitable[tuple[bytes, bool]]],
+    target: str,
+    mode: int,
+    fetched: Fetched,
+    grows: bool = False,
 ) -> int:
-    """Write beside, then put into place without ever replacing anything."""
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    beside = f"{target}.{secrets.token_hex(4)}.part"
+    """Write beside, then put into place without ever replacing anything.
+
+    Of something that only `grows`, a beginning that was fetched earlier gives way to the whole.
+    """
+    folder = os.path.dirname(target)
+    os.makedirs(folder, exist_ok=True)
+    # Not the target's name with something behind it: that may be as long as names can be.
+    beside = os.path.join(folder, f".{secrets.token_hex(8)}.part")
     try:
         with open(beside, "xb") as file:
             at_end = False
@@ -196,26 +232,57 @@ async def _download(
                 file.write(blob)
             size = file.tell()
         os.chmod(beside, mode & 0o777)
-        _put_into_place(beside, target, fetched)
+        if grows and _begins_with(beside, target):
+            os.replace(beside, target)
+            return size
+
+        def is_here(place: str) -> bool:
+            return os.path.isfile(place) and filecmp.cmp(beside, place, shallow=False)
+
+        _put_into_place(lambda place: os.link(beside, place), is_here, target, fetched)
         return size
     finally:
         if os.path.lexists(beside):
             os.unlink(beside)
 
 
-def _put_into_place(beside: str, target: str, fetched: Fetched) -> None:
-    wanted = target
-    for number in range(1, 10_000):
+def _begins_with(path: str, beginning: str) -> bool:
+    """True if there is a plain file `beginning` and `path` starts with all that is in it."""
+    if not os.path.isfile(beginning) or os.path.islink(beginning):
+        return False
+    with open(path, "rb") as whole, open(beginning, "rb") as part:
+        while piece := part.read(_CHUNK):
+            if whole.read(len(piece)) != piece:
+                return False
+    return True
+
+
+def _put_into_place(
+    put: Callable[[str], None], is_here: Callable[[str], bool], wanted: str, fetched: Fetched
+) -> None:
+    """Under its own name, or beside what has that name and is something else."""
+    for place in itertools.chain([wanted], (f"{wanted}.{number}" for number in itertools.count(2))):
         try:
-            os.link(beside, target)
+            put(place)
         except FileExistsError:
-            if os.path.isfile(target) and filecmp.cmp(beside, target, shallow=False):
-                return  # the same is here already
-            target = f"{wanted}.{number + 1}"
+            if is_here(place):
+                return
             continue
-        if target != wanted:
-            fetched.conflicts.append((wanted, target))
+        if place != wanted:
+            fetched.conflicts.append((wanted, place))
         return
+
+
+def leads_out(folder: str, link: str, aim: str) -> bool:
+    """True if a link to `aim` would lead out of `folder`, be it through other links in there."""
+    parts = aim.split("/")
+    ups = len(list(itertools.takewhile(lambda part: part == "..", parts)))
+    if os.path.isabs(aim) or ".." in parts[ups:] or "\0" in aim:
+        return True
+    top = os.path.realpath(folder)
+    # What is above a real folder is no link, so counting is enough.
+    end = os.path.normpath(os.path.join(os.path.realpath(os.path.dirname(link)), aim))
+    return end != top and not end.startswith(top + os.sep)
 
 
 def inside(folder: str, name: str) -> str | None:

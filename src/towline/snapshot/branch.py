@@ -14,10 +14,12 @@ import time
 from msgspec import Struct
 
 from towline.errors import UsageError
-from towline.snapshot.git import find_root
+from towline.snapshot.git import RESULTS, find_root
 
 PREFIX = "towline/dirty/"
 _LONGEST_SLUG = 40
+#: Untracked folders that no job is sent.
+_STAYS = frozenset({RESULTS, "__pycache__"})
 
 
 class Recorded(Struct, frozen=True, omit_defaults=True):
@@ -89,6 +91,8 @@ def _changes(root: str) -> list[tuple[str, str]]:
     for entry in text.split("\0"):
         if entry:
             letters, path = entry[:2], entry[3:]
+            if letters == "??" and not _STAYS.isdisjoint(path.split("/")):
+                continue
             found.append((letters.strip()[:1] or "M", path))
     return found
 

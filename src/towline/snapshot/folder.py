@@ -141,7 +141,7 @@ class _Lister:
                 self.found[folder] = os.lstat(os.path.join(self.root, folder))
 
     def _left_out(self, name: str, path: str, is_folder: bool) -> bool:
-        if name in NEVER or path == git.RESULTS:
+        if name in NEVER or (is_folder and name == git.RESULTS):
             return True
         return self.exclude.match(path, is_folder) and not self.include.match(path, is_folder)
 

@@ -23,7 +23,7 @@ def find_root(folder: str) -> str:
 def list_files(root: str) -> list[str]:
     """Tracked and untracked-not-ignored paths; those of a nested repository end with `/`."""
     # Exclusions do not touch what is tracked.
-    left_out = (f"--exclude=/{RESULTS}/", "--exclude=__pycache__/")
+    left_out = (f"--exclude={RESULTS}/", "--exclude=__pycache__/")
     return _paths(root, "--cached", "--others", "--exclude-standard", *left_out, "--")
 
 

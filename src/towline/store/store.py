@@ -17,7 +17,6 @@ import msgspec
 
 from towline.errors import EngineError
 from towline.model.job import Attempt, Job, JobSpec, State
-from towline.model.machine import Machine
 from towline.store.migrations import MIGRATIONS, migrate, schema_version
 
 _encode = msgspec.json.Encoder().encode
@@ -122,12 +121,13 @@ class Store:
                 [(now, job, text) for job, text in told],
             )
 
-    def note_results(self, job_id: int, results: str, now: float, told: str) -> None:
+    def note_results(self, job_id: int, results: str, now: float, told: Iterable[str]) -> None:
         """What came home of a job that has ended."""
         with self._transaction():
             self._db.execute("UPDATE jobs SET results=? WHERE id=?", (results, job_id))
-            self._db.execute(
-                "INSERT INTO events (at, job, text) VALUES (?,?,?)", (now, job_id, told)
+            self._db.executemany(
+                "INSERT INTO events (at, job, text) VALUES (?,?,?)",
+                [(now, job_id, text) for text in told],
             )
 
     def remember_environment(self, environ: Mapping[str, str]) -> str:
@@ -146,12 +146,10 @@ class Store:
         with self._transaction():
             self._db.execute("DELETE FROM clusters WHERE name=?", (name,))
 
-    def remember_machine(self, machine: Machine) -> None:
-        """The last observation: what a request can hope for while the machine is out of reach."""
+    def remember_machine(self, name: str, body: bytes) -> None:
+        """How a machine is reached: jobs on it are found again even if it left the configuration."""
         with self._transaction():
-            self._db.execute(
-                "INSERT OR REPLACE INTO machines VALUES (?,?)", (machine.name, _encode(machine))
-            )
+            self._db.execute("INSERT OR REPLACE INTO machines VALUES (?,?)", (name, body))
 
     def remember_forward(self, local: int, job: int, port: int) -> None:
         with self._transaction():
@@ -224,9 +222,9 @@ class Store:
     def clusters(self) -> dict[str, bytes]:
         return dict(self._reader.execute("SELECT name, body FROM clusters"))
 
-    def machines(self) -> dict[str, Machine]:
-        rows = self._reader.execute("SELECT name, body FROM machines")
-        return {name: msgspec.json.decode(body, type=Machine) for name, body in rows}
+    def machine(self, name: str) -> bytes | None:
+        row = self._reader.execute("SELECT body FROM machines WHERE name=?", (name,)).fetchone()
+        return row[0] if row else None
 
     def forwards(self) -> list[tuple[int, int, int]]:
         return list(self._reader.execute("SELECT local, job, port FROM forwards"))

@@ -4,6 +4,7 @@ import hashlib
 import os
 import time
 import zlib
+from typing import Any
 
 from . import trees
 from .record import write_all
@@ -12,6 +13,7 @@ from .refusal import Refusal
 #: Uncompressed size of one chunk at most.
 MOST_CHUNK = 64 << 20
 STALE_S = 24 * 3600
+MOST_RECENT = 8
 
 
 class Partial:
@@ -40,6 +42,8 @@ class Blobs:
     def __init__(self, home):
         self.home = home
         self.partial: "dict[str, Partial]" = {}
+        #: The snapshot that came last, with its entries.
+        self.latest: "tuple[str, list[Any]]" = ("", [])
         self.tidy()
 
     def tidy(self):
@@ -84,17 +88,89 @@ class Blobs:
             return
         if partial.sum.hexdigest() != digest:
             raise Refusal("corrupt", "the content does not have the hash %s" % digest)
-        os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
-        os.rename(partial.path, place)
+        put_in_place(partial.path, place)
         del self.partial[digest]
         os.close(partial.fd)
 
-    def snapshot(self, request, _blob):
-        trees.store_snapshot(self.home, request.get("snapshot"), request.get("entries"))
+    def blobs(self, request, data):
+        """Many small contents in one frame, one behind the other."""
+        if request.get("z"):
+            data = inflate(data)
+        contents = list_of(request, "contents")
+        if sum(size for _, size in contents) != len(data):
+            raise Refusal("corrupt", "the contents are cut short or too long")
+        at = 0
+        view = memoryview(data)
+        for digest, size in contents:
+            self.keep(digest, view[at : at + size])
+            at += size
         return {}
 
+    def keep(self, digest, content):
+        place = self.home.blob(digest)
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise Refusal("corrupt", "the content does not have the hash %s" % digest)
+        beside = "%s/%s.%d" % (self.home.partial, digest, os.getpid())
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(fd, content)
+        except OSError:
+            os.unlink(beside)
+            raise
+        finally:
+            os.close(fd)
+        put_in_place(beside, place)
+
+    def snapshot(self, request, _blob):
+        """The whole list of entries, or what is different from a snapshot that is here."""
+        digest, entries = request.get("snapshot"), list_of(request, "entries")
+        base = request.get("base")
+        if base is None:
+            whole = trees.checked_whole(entries)
+        else:
+            whole = trees.completed(self.known(base), entries, list_of(request, "removed"))
+            self.check_contents(entries)
+        trees.store_snapshot(self.home, digest, whole)
+        self.latest = (digest, whole)
+        return {}
+
+    def known(self, digest):
+        if self.latest[0] != digest:
+            try:
+                self.latest = (digest, trees.load_snapshot(self.home, digest))
+            except trees.CannotMake as problem:
+                raise Refusal("no_base", str(problem)) from None
+        return self.latest[1]
+
+    def check_contents(self, entries):
+        """Whoever sends a difference did not ask what is missing."""
+        for path, kind, rest in entries:
+            if kind in trees.KINDS and not os.path.exists(self.home.blob(rest)):
+                raise Refusal("no_content", "the content of %s is not here" % path)
+
     def have_snapshot(self, request, _blob):
-        return {"have": os.path.exists(self.home.snapshot(request.get("snapshot")))}
+        answer = {"have": os.path.exists(self.home.snapshot(request.get("snapshot")))}
+        if request.get("recent"):
+            answer["recent"] = recent(self.home.snapshots)
+        return answer
+
+
+def recent(folder):
+    """Ids of the newest snapshots, the newest first: a new one is mostly like one of them."""
+    found = []
+    for entry in os.scandir(folder):
+        name, dot, kind = entry.name.partition(".")
+        if dot and kind == "json":
+            found.append((entry.stat(follow_symlinks=False).st_mtime, name))
+    return [name for _, name in sorted(found, reverse=True)[:MOST_RECENT]]
+
+
+def put_in_place(beside, place):
+    try:
+        os.rename(beside, place)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
+        os.rename(beside, place)
 
 
 def inflate(data):

@@ -45,7 +45,9 @@ class Files:
             raise Refusal("unknown_job", "no job %s on this machine" % key)
         folder = os.path.realpath(self.home.job(spec["at"] or key))
         start = os.path.join(folder, "src", to_path(spec["cwd"]))
-        if spec.get("folder"):
+        if request.get("kept"):
+            folder = start = os.path.join(folder, "keep")
+        elif spec.get("folder"):
             folder = start = os.path.realpath(to_path(spec["folder"]))
         place = os.path.realpath(os.path.join(start, to_path(path)))
         if place != folder and not place.startswith(folder + "/"):

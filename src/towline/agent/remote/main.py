@@ -51,7 +51,7 @@ class Agent:
         operations = [
             jobs.start, jobs.exec, jobs.go, jobs.stop, jobs.void, jobs.observe, jobs.forget,
             reads.read, reads.cancel,
-            blobs.missing, blobs.blob, blobs.snapshot, blobs.have_snapshot,
+            blobs.missing, blobs.blob, blobs.blobs, blobs.snapshot, blobs.have_snapshot,
             probes.probe, probes.watch, free_port, self.tunnels.dial, self.tunnels.frame, self.bye,
         ]  # fmt: skip
         table = {operation.__name__: operation for operation in operations}

@@ -100,7 +100,8 @@ def contents(home, spec):
     except trees.CannotMake:
         return {}
     known = {path: (kind, rest) for path, kind, rest in entries}
-    known.update({name: ("l", target) for name, target in spec.get("links", {}).items()})
+    for name, target in spec.get("links", {}).items():
+        known[name] = ("l", to_text(trees.place_of(target)))
     return known
 
 

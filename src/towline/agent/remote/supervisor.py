@@ -78,7 +78,7 @@ class Supervisor:
     def wait(self, seconds):
         """Until something happened, or the time is over."""
         if seconds is not None:
-            seconds = max(0, int(seconds * 1000) + 1)
+            seconds = int(seconds * 1000) + 1 if seconds > 0 else 0
         for fd, _ in self.poll.poll(seconds):
             if fd == self.wake:
                 os.read(self.wake, 4096)

@@ -4,48 +4,62 @@ import hashlib
 import json
 import os
 
+from . import copying
+from .copying import KINDS, CannotMake
 from .home import checked_hash
 from .machine import to_path
 from .record import write_whole
 from .refusal import Refusal
 
-KINDS = {"f": 0o644, "x": 0o755}
 
-
-class CannotMake(Exception):
-    """The tree cannot be made; the text goes into the job's ending."""
-
-
-def snapshot_id(entries):
+def canonical(entries):
+    """The bytes whose SHA-256 is the snapshot's id."""
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return text.encode("utf-8", "surrogateescape")
 
 
 def store_snapshot(home, digest, entries):
+    """Keep entries that were checked, if they are what they claim to be."""
     checked_hash(digest)
-    check_entries(entries)
-    if snapshot_id(entries) != digest:
+    text = canonical(entries)
+    if hashlib.sha256(text).hexdigest() != digest:
         raise Refusal("corrupt", "the entries do not have the id %s" % digest)
-    text = json.dumps(entries, separators=(",", ":")).encode("ascii")
     write_whole(home.snapshot(digest), text)
 
 
-def check_entries(entries):
-    """Refuse whatever could write outside the tree, or through a link in it."""
-    if not isinstance(entries, list):
-        raise Refusal("bad_request", "`entries` is not a list")
-    taken = {}
+def checked_whole(entries):
     for entry in entries:
         check_entry(entry)
-        path = entry[0]
-        if path in taken:
-            raise Refusal("bad_request", "twice in one snapshot: %.200r" % path)
-        taken[path] = entry[1]
+    check_places(entries)
+    return entries
+
+
+def completed(base, changed, removed):
+    """The entries of a snapshot that differs from `base` in these entries and paths."""
+    for entry in changed:
+        check_entry(entry)
+    whole = {entry[0]: entry for entry in base}
+    for path in removed:
+        if whole.pop(path, None) is None:
+            raise Refusal("bad_request", "not in the snapshot before: %.200r" % (path,))
+    whole.update({entry[0]: entry for entry in changed})
+    entries = [whole[path] for path in sorted(whole)]
+    check_places(entries)
+    return entries
+
+
+def check_places(entries):
+    """Refuse whatever would be written through a link or below a file."""
+    taken = {entry[0]: entry[1] for entry in entries}
+    if len(taken) != len(entries):
+        raise Refusal("bad_request", "a path is twice in one snapshot")
+    fine = {""}
     for path in taken:
         parent = path.rpartition("/")[0]
-        while parent:
+        while parent not in fine:
             if taken.get(parent, "d") != "d":
                 raise Refusal("outside", "%.200r lies below something that is no folder" % path)
+            fine.add(parent)
             parent = parent.rpartition("/")[0]
 
 
@@ -72,34 +86,32 @@ def check_relative(path):
 def load_snapshot(home, digest):
     try:
         with open(home.snapshot(digest), "rb") as file:
-            return json.loads(file.read().decode("utf-8"))
+            return json.loads(file.read().decode("utf-8", "surrogateescape"))
     except (OSError, ValueError):
         raise CannotMake("the snapshot %s is not on this machine" % digest[:12]) from None
 
 
 def make_tree(home, entries, into, pause):
-    """Copy the snapshot's files below `into`; `pause` is called between files and may raise."""
+    """Copy the snapshot's files below `into`; `pause` is called now and then and may raise."""
     made = {""}
+    files = []
     links = []
-    for text, kind, rest in entries:
-        pause()
+    for entry in entries:
+        text, kind, _ = entry
+        make_folders(into, text if kind == "d" else text.rpartition("/")[0], made)
         if kind == "l":
-            links.append((text, rest))
-            continue
-        if kind == "d":
-            make_folders(into, text, made)
-            continue
-        make_folders(into, text.rpartition("/")[0], made)
-        copy_blob(home.blob(rest), into + "/" + to_path(text), KINDS[kind], text, pause)
-    for text, target in links:
-        make_folders(into, text.rpartition("/")[0], made)
+            links.append(entry)
+        elif kind != "d":
+            files.append(entry)
+    copying.copy_files(home, files, into, pause)
+    for text, _, target in links:
         os.symlink(to_path(target), into + "/" + to_path(text))
 
 
 def make_links(into, links):
     """What is too big to send is often here already."""
     for name, target in links.items():
-        place = os.path.expanduser(to_path(target))
+        place = place_of(target)
         if not os.path.exists(place):
             raise CannotMake(
                 "the link %s leads to %s, which is not on this machine" % (name, target)
@@ -111,6 +123,11 @@ def make_links(into, links):
             raise CannotMake("%s is both a file that was sent and a link" % name) from None
 
 
+def place_of(target):
+    """Where a link leads on this machine."""
+    return os.path.expanduser(to_path(target))
+
+
 def make_folders(into, text, made):
     if text in made:
         return
@@ -120,20 +137,3 @@ def make_folders(into, text, made):
         os.mkdir(into + "/" + to_path(text), 0o755)
     except FileExistsError:
         pass
-
-
-def copy_blob(blob, path, mode, text, pause):
-    try:
-        source = os.open(blob, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise CannotMake("the content of %s is not on this machine" % text) from None
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        target = os.open(path, flags, mode)
-        try:
-            while os.sendfile(target, source, None, 4 << 20):
-                pause()
-        finally:
-            os.close(target)
-    finally:
-        os.close(source)

@@ -7,7 +7,7 @@ import os
 from towline.cli.engine import Engine
 from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
-from towline.cli.terminal import say, say_json, tell
+from towline.cli.terminal import printable, say, say_json, tell
 from towline.cli.wording import count, size
 
 EXAMPLES = """
@@ -44,10 +44,13 @@ def main(args: list[str]) -> int:
     if options.json:
         say_json(done)
         return 0
-    where = os.path.relpath(done["folder"])
-    say(f"{count(done['files'], 'file')}, {size(done['bytes'])} in {where}")
-    for there, newer in done["conflicts"]:
-        tell(f"kept {os.path.relpath(there)} as it was; the newer copy is {os.path.relpath(newer)}")
+    say(f"{count(done['files'], 'file')}, {size(done['bytes'])} in {_short(done['folder'])}")
+    for here, newer in done["conflicts"]:
+        tell(f"kept {_short(here)} as it was; the newer copy is {_short(newer)}")
     for name in done["refused"]:
-        tell(f"left out {name}: it would leave the folder")
+        tell(f"left out {printable(name)}: it leads out of the folder, or cannot be read")
     return 0
+
+
+def _short(path: str) -> str:
+    return printable(os.path.relpath(path))

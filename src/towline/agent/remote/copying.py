@@ -1,0 +1,132 @@
+"""Copy a snapshot's files into a tree, with the help of further processes where there are many."""
+
+import json
+import os
+import select
+import signal
+import time
+
+from . import machine
+from .machine import to_path
+
+#: Permissions of what is copied, by kind of entry.
+KINDS = {"f": 0o644, "x": 0o755}
+#: With fewer files than this for each, another process costs more than it saves.
+FILES_EACH = 200
+MOST_PROCESSES = 4
+#: Between two looks at whether somebody asked to stop.
+LOOK_S = 0.02
+PIECE = 4 << 20
+PR_SET_PDEATHSIG = 1
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class CannotMake(Exception):
+    """The tree cannot be made; the text goes into the job's ending."""
+
+
+class Helper:
+    """A further process that copies a share of the files, and says what went wrong."""
+
+    def __init__(self, home, files, into):
+        self.files = files
+        self.told, tell = os.pipe()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            help_and_exit(home, files, into, tell, parent)
+        os.close(tell)
+
+    def wait(self, pause):
+        """What it said at its end: a JSON text, or b"" when it was killed."""
+        said = b""
+        while True:
+            if select.select([self.told], [], [], LOOK_S)[0]:
+                data = os.read(self.told, 65536)
+                if not data:
+                    return said
+                said += data
+            pause()
+
+    def end(self):
+        os.close(self.told)
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+def copy_files(home, files, into, pause):
+    """Copy all, or raise; no helper is left behind."""
+    count = max(1, min(machine.usable_cpus(), MOST_PROCESSES, len(files) // FILES_EACH))
+    helpers = [Helper(home, files[number::count], into) for number in range(1, count)]
+    try:
+        copy_share(home, files[::count], into, pause)
+        for helper in helpers:
+            finish(home, helper, into, pause)
+    finally:
+        for helper in helpers:
+            helper.end()
+
+
+def finish(home, helper, into, pause):
+    said = helper.wait(pause)
+    if not said:
+        # Somebody killed it: what it did not do, and what it may have half done, is done here.
+        for text, _, _ in helper.files:
+            try:
+                os.unlink(into + "/" + to_path(text))
+            except FileNotFoundError:
+                pass
+        copy_share(home, helper.files, into, pause)
+        return
+    number, text = json.loads(said.decode("ascii"))
+    if number:
+        raise OSError(number, text)
+    if text:
+        raise CannotMake(text)
+
+
+def help_and_exit(home, files, into, tell, parent):
+    """Never returns; without its parent it must not go on writing into a tree made anew."""
+    said = [0, "cannot copy the files"]
+    try:
+        signal.set_wakeup_fd(-1)
+        machine.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        copy_share(home, files, into, lambda: None)
+        said = [0, ""]
+    except CannotMake as problem:
+        said = [0, str(problem)]
+    except OSError as problem:
+        said = [problem.errno or 0, str(problem)]
+    finally:
+        os.write(tell, json.dumps(said).encode("ascii"))
+        os._exit(0)
+
+
+def copy_share(home, files, into, pause):
+    look_at = time.monotonic() + LOOK_S
+    for text, kind, digest in files:
+        copy_blob(home.blob(digest), into + "/" + to_path(text), KINDS[kind], text, pause)
+        if time.monotonic() > look_at:
+            pause()
+            look_at = time.monotonic() + LOOK_S
+
+
+def copy_blob(blob, path, mode, text, pause):
+    try:
+        source = os.open(blob, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise CannotMake("the content of %s is not on this machine" % text) from None
+    try:
+        target = os.open(path, NEW, mode)
+        try:
+            while os.sendfile(target, source, None, PIECE):
+                pause()
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
