@@ -36,7 +36,6 @@ from towline.snapshot.take import HashCache, take_snapshot  # noqa: E402
 
 HOST = "h1"
 ROUNDS = 15
-COLD_ROUNDS = 5
 FILES = 5000
 BYTES = 200 << 20
 #: One file in so many is large: together these are half of the bytes.
@@ -199,8 +198,9 @@ async def measure(hosts: Hosts, beside: Path, rounds: int) -> list[Verdict]:
     repo.mkdir()
     make_repo(repo)
     with open_connection(hosts, beside) as ssh:
-        print(f"transfer, cold: medians of {COLD_ROUNDS}, in turns")
-        first = await cold(hosts, repo, ssh, beside, COLD_ROUNDS)
+        few = max(1, rounds // 3)
+        print(f"transfer, cold: medians of {few}, in turns")
+        first = await cold(hosts, repo, ssh, beside, few)
         first.show()
         print(f"transfer, one file changed: medians of {rounds}, in turns")
         towline = Towline(hosts, repo, beside, "warm")

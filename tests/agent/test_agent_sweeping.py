@@ -179,3 +179,24 @@ def test_measuring_and_sweeping_work_on_every_python(
     assert sweep(agent) == (0, 0)
     agent.call("forget", keys=["e1-1-1-0"])
     assert sweep(agent) == (1, 1)
+
+
+def test_a_difference_to_what_was_swept_away_is_refused(agent: Driver, root: Path) -> None:
+    base = snapshot(agent, ["a", "f", give(agent, b"one")])
+    agent.call("sweep", unused_s=100 * 86400)
+    make_old(root)
+    assert sweep(agent) == (1, 1)
+    with pytest.raises(AgentError) as refused:
+        agent.call("snapshot", snapshot=digest(b""), base=base, entries=[], removed=[])
+    assert refused.value.code == "no_base"
+
+
+def test_what_a_difference_needs_is_in_use(agent: Driver, root: Path) -> None:
+    base = snapshot(agent, ["a", "f", give(agent, b"one")])
+    again = give(agent, b"two")
+    agent.call("sweep", unused_s=100 * 86400)
+    make_old(root)
+    wrong = {"snapshot": digest(b""), "entries": [["b", "f", again]], "removed": []}
+    with pytest.raises(AgentError):
+        agent.call("snapshot", base=base, **wrong)
+    assert sweep(agent) == (0, 0)

@@ -53,11 +53,13 @@ def read_line_with(process: "subprocess.Popen[str]", text: str) -> str:
     raise AssertionError(f"its output ended without {text!r}")
 
 
-def raw(tow: Tow, *words: str | bytes, timeout: float = 60) -> "subprocess.CompletedProcess[bytes]":
+def raw(
+    tow: Tow, *words: str | bytes, timeout: float = 60, folder: Path | None = None
+) -> "subprocess.CompletedProcess[bytes]":
     """`tow` with arguments and output that need not be text."""
     return subprocess.run(
         [*tow.program, *words],
-        cwd=tow.folder,
+        cwd=folder or tow.folder,
         env=tow.env,
         stdin=subprocess.DEVNULL,
         capture_output=True,

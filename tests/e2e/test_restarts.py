@@ -12,13 +12,18 @@ pytestmark = pytest.mark.real
 UNTIL_END = 'echo began; until [ -e "$HOME/end" ]; do sleep 0.1; done; echo over; exit 6'
 
 
-def test_a_job_goes_on_though_its_machine_leaves_the_configuration(hosts: Hosts, tow: Tow) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_job_goes_on_though_its_machine_leaves_the_configuration(
+    hosts: Hosts, tow: Tow, restarted: bool
+) -> None:
     configure(tow, "h1")
     stays = submit(tow, "-c", "lab", "sh", "-c", UNTIL_END)
     wait_for(tow, stays, "running")
     configure(tow, "h2")
     later = submit(tow, "-c", "lab", "true")
     assert ended(tow, later)["machines"] == ["h2"]
+    if restarted:
+        kill_engine(tow.home)
     assert show(tow, stays)["state"] == "running"
     (hosts.home("h1") / "end").touch()
     assert ended(tow, stays)["exit_code"] == 6

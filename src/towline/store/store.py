@@ -147,7 +147,7 @@ class Store:
             self._db.execute("DELETE FROM clusters WHERE name=?", (name,))
 
     def remember_machine(self, name: str, body: bytes) -> None:
-        """How a machine is reached: jobs on it are found again even if it left the configuration."""
+        """How a machine is reached: its jobs are found again even if it left the configuration."""
         with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO machines VALUES (?,?)", (name, body))
 

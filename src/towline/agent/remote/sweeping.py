@@ -47,8 +47,18 @@ class Sweeping:
     # What is in use
 
     def note_snapshot(self, request):
-        for digest in (request.get("snapshot"), request.get("base")):
-            self.name(digest)
+        self.name(request.get("snapshot"))
+        if request.get("base") is not None:
+            self.note_base(request["base"], request.get("entries"))
+
+    def note_base(self, base, entries):
+        """A difference relies on contents that nobody asks for by name."""
+        self.name(base)
+        if not os.path.exists(self.home.snapshot(base)):
+            raise Refusal("no_base", "the snapshot %.12s is not on this machine" % base)
+        for entry in entries or ():
+            if isinstance(entry, list) and entry and is_hash(entry[-1]):
+                freshen(self.home.blob(entry[-1]))
 
     def note_jobs(self, request):
         for spec in request.get("jobs") or ():

@@ -5,11 +5,13 @@ import json
 import os
 
 from . import copying
-from .copying import KINDS, CannotMake
 from .home import checked_hash
 from .machine import to_path
 from .record import write_whole
 from .refusal import Refusal
+
+KINDS = copying.KINDS
+CannotMake = copying.CannotMake
 
 
 def canonical(entries):

@@ -1,0 +1,140 @@
+"""What ended jobs left behind goes, and nothing else does."""
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from e2e.jobs import complaint, configure, ended, show, submit, wait_for
+from testbed.hosts import Hosts
+from testbed.tow import Tow
+from testbed.waiting import wait_until
+
+MONTH_S = 30 * 86400
+
+
+def let_a_month_pass(tow: Tow, *roots: Path) -> None:
+    """For the jobs that have ended, and for what is stored on machines and here."""
+    with closing(sqlite3.connect(tow.home / "store.db", timeout=30)) as db, db:
+        db.execute("UPDATE jobs SET ended = ended - ? WHERE ended IS NOT NULL", (MONTH_S,))
+    then = time.time() - MONTH_S
+    for folder in [tow.home / "blobs", *(root / part for root in roots for part in STORED)]:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                os.utime(path, (then, then))
+
+
+STORED = ("blobs", "snapshots")
+
+
+def folders(root: Path) -> list[str]:
+    """The job folders on a machine, without the Engine's part of their names."""
+    return sorted(path.name.partition("-")[2] for path in (root / "jobs").iterdir())
+
+
+def contents(root: Path) -> int:
+    return len([p for p in (root / "blobs").glob("??/*")])
+
+
+def test_nothing_goes_before_its_time(tow: Tow) -> None:
+    (tow.folder / "main.sh").write_text("echo made > made")
+    assert tow("run", "sh", "main.sh").returncode == 0
+    assert tow("gc").stdout.splitlines()[-1] == "nothing went"
+    assert folders(tow.home / "machine") == ["1-1-0"]
+    assert contents(tow.home / "machine") == 1
+
+
+def test_an_old_job_goes_from_its_machine_and_stays_remembered(tow: Tow) -> None:
+    machine = tow.home / "machine"
+    (tow.folder / "main.sh").write_text("echo hello; head -c 2000000 /dev/zero > made")
+    assert tow("run", "sh", "main.sh").returncode == 0
+    let_a_month_pass(tow, machine)
+    planned = tow.json("gc", "--dry-run")
+    assert folders(machine) == ["1-1-0"] and contents(machine) == 1
+    done = tow.json("gc")
+    assert planned["machines"] == done["machines"]
+    (told,) = done["machines"]
+    assert (told["machine"], told["jobs"], told["folders"], told["snapshots"], told["blobs"]) == (
+        "this",
+        [1],
+        1,
+        1,
+        1,
+    )
+    assert told["bytes"] > 2_000_000
+    assert folders(machine) == [] and contents(machine) == 0
+    assert show(tow, 1)["state"] == "done"
+    assert (tow.folder / "job_results" / "1" / "made").stat().st_size == 2_000_000
+    assert "Traceback" not in tow("log", "1").stderr
+    wait_until(lambda: not list((machine / "trash").iterdir()))
+
+
+def test_an_old_job_can_be_run_again_over_the_same_connection(tow: Tow) -> None:
+    machine = tow.home / "machine"
+    (tow.folder / "main.sh").write_text("echo hello")
+    assert tow("run", "sh", "main.sh").stdout == "hello\n"
+    let_a_month_pass(tow, machine)
+    # Named within this connection: it goes the next time.
+    tow("gc")
+    let_a_month_pass(tow, machine)
+    tow("gc")
+    assert contents(machine) == 0
+    assert tow("run", "sh", "main.sh").stdout == "hello\n"
+    assert tow("retry", "1").returncode == 0
+    assert ended(tow, 1)["state"] == "done"
+    assert tow("log", "1").stdout == "hello\n"
+
+
+def test_what_has_not_ended_or_is_not_home_stays(tow: Tow) -> None:
+    machine = tow.home / "machine"
+    running = submit(tow, "sleep", "300")
+    wait_for(tow, running, "running")
+    assert tow("run", "sh", "-c", "echo precious > made").returncode == 0
+    with closing(sqlite3.connect(tow.home / "store.db", timeout=30)) as db, db:
+        db.execute("UPDATE jobs SET results='not fetched: no space left' WHERE id=2")
+    let_a_month_pass(tow, machine)
+    (tow.home / "config.toml").write_text("[cleanup]\nkeep_mb = 0\n")
+    assert tow.json("gc")["machines"][0]["folders"] == 0
+    assert folders(machine) == ["1-1-0", "2-1-0"]
+    assert tow("stop", str(running)).returncode == 0
+
+
+def test_people_see_what_would_go_and_what_went(tow: Tow) -> None:
+    assert tow("run", "true").returncode == 0
+    let_a_month_pass(tow, tow.home / "machine")
+    shown = tow("gc", "--dry-run").stdout.splitlines()
+    assert shown[0].split() == ["MACHINE", "JOB", "FOLDERS", "SNAPSHOTS", "SIZE"]
+    assert shown[1].startswith("this     1 of 1 job")
+    assert shown[-1].endswith("would go")
+    assert tow("gc").stdout.splitlines()[-1].endswith(" went")
+    assert tow("gc").stdout.splitlines()[-1] == "nothing went"
+
+
+def test_a_wrong_setting_is_told(tow: Tow) -> None:
+    assert tow("run", "true").returncode == 0
+    (tow.home / "config.toml").write_text("[cleanup]\nafter_day = 3\n")
+    assert "did you mean `after_days`" in complaint(tow("gc"), 2)
+
+
+@pytest.mark.real
+def test_machines_are_cleaned_and_a_silent_one_is_named(tow: Tow, hosts: Hosts) -> None:
+    configure(tow, "h1", "h2")
+    (tow.folder / "main.sh").write_text("hostname")
+    for host in ("h1", "h2"):
+        configure(tow, host)
+        assert tow("run", "-c", "lab", "sh", "main.sh").returncode == 0
+    configure(tow, "h1", "h2")
+    assert len(tow.json("machines")["machines"]) >= 2
+    roots = [hosts.home(name) / ".towline" for name in ("h1", "h2")]
+    let_a_month_pass(tow, *roots)
+    hosts.kill("h2")
+    done = tow("gc", "--json", timeout=90)
+    assert done.returncode == 1 and '"h2"' in done.stdout
+    assert [folders(root) for root in roots] == [[], ["2-1-0"]]
+    assert "h2" in tow("gc", timeout=90).stderr
+    hosts.boot("h2")
+    assert tow("gc", timeout=90).returncode == 0
+    assert folders(roots[1]) == []
