@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job on this machine, with no configuration at all: run, look, follow, stop.
+# The main job on this machine, with no configuration at all: run, look, results, stop.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -14,7 +14,8 @@ show tow run -d -t 'a long one' -- sh -c 'echo started; exec sleep 600'
 show tow run -r '2:[]' -- sh -c 'echo "process $RANK of $WORLD_SIZE"'
 show tow status
 show tow ls 1
-show tow cat 1 model.txt
+show cat job_results/1/model.txt
+show tow results 1
 show tow exec 1 -- cat model.txt
 show tow stop 2
 printf '\n$ tow run sh -c "exit 3"; echo "exit code $?"\n'

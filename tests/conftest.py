@@ -12,7 +12,6 @@ from testbed.leftovers import stop_all
 from testbed.slot import TestbedError
 from testbed.tow import Tow
 
-
 #: Folders whose tests start whole Engines or agents: for `make test`, not for the inner loop.
 WHOLE_PROGRAMS = {"e2e", "agent"}
 

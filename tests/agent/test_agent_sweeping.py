@@ -46,6 +46,7 @@ def test_folders_are_measured_by_what_they_take_on_disk(agent: Driver) -> None:
     agent.run("e1-1-1-0", "sh", "-c", "mkdir deep; head -c 300000 /dev/zero > deep/file")
     agent.run("e2-1-1-0", "true")
     agent.start("e1-2-1-0", "sleep", "60")
+    agent.wait_for(lambda: "e1-2-1-0" in agent.started)
     found = agent.call("sizes", prefix="e1-")
     ((first, size, ended), (second, _, second_ended)) = found["folders"]
     assert (first, ended, second, second_ended) == ("e1-1-1-0", True, "e1-2-1-0", False)

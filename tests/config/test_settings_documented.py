@@ -9,6 +9,7 @@ import pytest
 from towline.config.check import check_text
 from towline.config.settings import (
     CLUSTER_KINDS,
+    CleanupSettings,
     Config,
     Defaults,
     EngineSettings,
@@ -40,6 +41,7 @@ def section(heading: str) -> str:
         ("Defaults for jobs", [Defaults]),
         ("What travels with a job", [SnapshotSettings]),
         ("The Engine", [EngineSettings]),
+        ("What is removed after a while", [CleanupSettings]),
     ],
 )
 def test_every_setting_has_a_row_and_every_row_a_setting(
@@ -54,13 +56,14 @@ def test_numbers_in_the_table_are_the_real_ones() -> None:
     for struct, heading in (
         (EngineSettings, "The Engine"),
         (SnapshotSettings, "What travels with a job"),
+        (CleanupSettings, "What is removed after a while"),
     ):
         rows = dict(re.findall(r"^\| `(\w+)` \|.*\| `(\d+)` \|$", section(heading), re.M))
         values = msgspec.to_builtins(struct())
         numbers = {
             name: str(value)
             for name, value in values.items()
-            if value and not isinstance(value, list)
+            if value and not isinstance(value, list | bool)
         }
         assert rows == numbers
 

@@ -271,6 +271,27 @@ def test_a_content_that_is_used_again_is_not_old_any_more(play: Play) -> None:
     play(scenario)
 
 
+def test_what_is_submitted_again_is_not_old_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead_s = 0
+    clock = SimpleNamespace(
+        time=lambda: time.time() + ahead_s, time_ns=lambda: time.time_ns() + ahead_s * 10**9
+    )
+    monkeypatch.setattr("towline.snapshot.blobs.time", clock)
+    folder, store = tmp_path / "project", BlobStore(str(tmp_path / "blobs"))
+    folder.mkdir()
+    (folder / "main.py").write_text("print(1)")
+    cache = HashCache(now_ns=clock.time_ns)
+    for ahead_s in (3600, 2 * 3600, 9 * 3600):
+        taken = take_snapshot(str(folder), SnapshotSettings(), cache, store)
+        for path in [store.path(digest) for digest in (taken.id, *taken.sizes)]:
+            assert os.stat(path).st_mtime > time.time() - 3600
+            if ahead_s == 2 * 3600:
+                os.utime(path, (time.time() - 20 * 3600,) * 2)
+    assert cache.reads == 1
+
+
 def test_it_happens_by_itself_once_a_day_and_not_before_the_first_is_over(play: Play) -> None:
     async def scenario(house: House) -> None:
         old = house.add_job(20)

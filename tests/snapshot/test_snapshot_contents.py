@@ -53,7 +53,9 @@ def test_blob_that_was_lost_is_made_again(take: Taking, repo: Path) -> None:
     take.store.drop(digest)
     take.store.drop(digest)
     Path(take.store.path(snapshot.entries[1][2])).write_bytes(b"")
-    assert take(repo) == snapshot
+    # As after a power failure: another Engine looks at what is there.
+    take.store = BlobStore(take.store.root)
+    assert take(repo).entries == snapshot.entries
     for entry in snapshot.entries:
         content = Path(snapshot.source[entry[2]]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == entry[2]

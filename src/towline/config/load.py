@@ -28,11 +28,12 @@ def load_with_sources(
     user = _read(user_file)
     project_file = find_project_file(project_folder) if project_folder else ""
     project = _read(project_file) if project_file else {}
-    if "engine" in project:
-        raise ConfigError(
-            f"{project_file}: `engine` cannot be set here",
-            f"The Engine serves all projects: put it into {user_file}",
-        )
+    for section in ("engine", "cleanup"):
+        if section in project:
+            raise ConfigError(
+                f"{project_file}: `{section}` cannot be set here",
+                f"The Engine serves all projects: put it into {user_file}",
+            )
     raw = _merge(user, project)
     raw["clusters"] = {**msgspec.to_builtins(local_only()), **raw.get("clusters", {})}
     config = msgspec.convert(raw, Config)

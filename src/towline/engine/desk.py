@@ -14,6 +14,7 @@ from towline.engine.ask import cluster_of
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
 from towline.engine.forwards import Forwards
+from towline.engine.housekeeping import Housekeeping
 from towline.engine.intake import Intake
 from towline.engine.results import Results
 from towline.engine.versions import Versions
@@ -43,6 +44,7 @@ class Desk:
         self.intake = Intake(engine, machines, self.clusters, paths.config_file, self.owner)
         self.results = Results(engine, machines, paths.home)
         self.versions = Versions(engine, self.intake, machines.blobs)
+        self.housekeeping = Housekeeping(engine, machines, self.clusters, paths, self.is_idle)
         engine.backend = machines
         machines.find_machine = self.clusters.find_machine
 
@@ -59,6 +61,11 @@ class Desk:
         self.machines.recovered()
         self.results.resume()
         await self.forwards.restore(forwards)
+        self.housekeeping.open()
+
+    def is_idle(self) -> bool:
+        """Nothing runs, waits, comes home or is being asked."""
+        return not (self.engine.active or self.visitors or len(self.results))
 
     async def close(self) -> None:
         self.results.cancel()

@@ -178,8 +178,11 @@ class Follower:
             try:
                 blob, at_end = await self.backend.read_log(job, rank, stream, offset, wait=True)
             except AgentError as error:
-                if error.code != "unknown_job":
-                    await self.queue.put(({"note": error.text}, b""))
+                text = error.text
+                if error.code == "unknown_job":
+                    text = _gone(job) if stream == self.streams[0] else ""
+                if text:
+                    await self.queue.put(({"note": text}, b""))
                 return
             except HostError as error:
                 if self._is_over(job):
@@ -231,15 +234,25 @@ async def read_once(
                 try:
                     blob, _ = await backend.read_log(job, rank, stream, offset, wait=False)
                 except AgentError as error:
-                    if error.code == "unknown_job":
-                        break
-                    raise
+                    if error.code != "unknown_job":
+                        raise
+                    if stream == streams[0] and _gone(job):
+                        yield {"note": _gone(job)}, b""
+                    break
                 if not blob:
                     break
                 header = {"stream": stream, "group": group, "process": process, "label": prefix}
                 yield {**header, "offset": offset}, blob
                 offset += len(blob)
     yield {"end": view(job)}, b""
+
+
+def _gone(job: Job) -> str:
+    """Why there is no output of a job that ran; nothing is to be said of one that never did."""
+    if not job.started or not job.state.final:
+        return ""
+    home = f"; what came home is in {job.results}" if job.results.startswith("/") else ""
+    return f"its output is no longer on its machine{home}"
 
 
 def error_frame(error: TowlineError) -> Frame:

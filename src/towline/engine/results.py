@@ -4,6 +4,7 @@ Nothing that is here is ever overwritten. Names from the other side stay below t
 """
 
 import asyncio
+import contextlib
 import filecmp
 import itertools
 import os
@@ -25,6 +26,8 @@ _CHUNK = 256 * 1024
 #: Jobs whose results travel at the same time.
 _AT_ONCE = 4
 _AGAIN_S = 10.0
+#: How the names of files begin that have not arrived whole.
+_PART = ".towline-part-"
 #: The agent's words for a file that is there but cannot be had.
 _NOT_TO_BE_HAD = ("denied", "outside", "is_folder")
 #: Of what did not come home as it is over there, so much is told.
@@ -68,7 +71,11 @@ class Results:
     def resume(self) -> None:
         """What an earlier Engine did not finish."""
         for job_id in self.engine.store.results_wanted():
-            self.fetch_soon(self.engine.job(job_id))
+            job = self.engine.job(job_id)
+            # Tidying must not keep the Engine from starting.
+            with contextlib.suppress(OSError):
+                _remove_parts(self._folder(job))
+            self.fetch_soon(job)
 
     def fetch_soon(self, job: Job) -> None:
         if job.results == WANTED and job.id not in self._fetching:
@@ -115,10 +122,7 @@ class Results:
 
     async def fetch(self, job: Job, back: tuple[str, ...] = ()) -> Fetched:
         """Everything of a job that is there now; `back` narrows it to some paths."""
-        home = original(job.spec.folder)
-        if not os.path.isdir(home):
-            home = self.spare_folder
-        fetched = Fetched(os.path.join(home, FOLDER, str(job.id)))
+        fetched = Fetched(self._folder(job))
         assert job.attempt is not None
         many = len(job.attempt.placement) > 1
         for rank, (group, process, _) in enumerate(request_of(job.spec.request).processes()):
@@ -129,6 +133,10 @@ class Results:
                 name = ".".join(part for part in (fetched.folder, suffix, stream) if part)
                 await self._fetch_stream(job, rank, stream, name, fetched)
         return fetched
+
+    def _folder(self, job: Job) -> str:
+        home = original(job.spec.folder)
+        return os.path.join(home if os.path.isdir(home) else self.spare_folder, FOLDER, str(job.id))
 
     async def _fetch_files(
         self, job: Job, rank: int, folder: str, back: tuple[str, ...], fetched: Fetched
@@ -223,7 +231,7 @@ async def _download(
     folder = os.path.dirname(target)
     os.makedirs(folder, exist_ok=True)
     # Not the target's name with something behind it: that may be as long as names can be.
-    beside = os.path.join(folder, f".{secrets.token_hex(8)}.part")
+    beside = os.path.join(folder, f"{_PART}{secrets.token_hex(8)}")
     try:
         with open(beside, "xb") as file:
             at_end = False
@@ -244,6 +252,16 @@ async def _download(
     finally:
         if os.path.lexists(beside):
             os.unlink(beside)
+
+
+def _remove_parts(folder: str) -> None:
+    """What an Engine that was killed left unfinished among a job's results."""
+    top = os.path.dirname(folder)
+    beside = os.listdir(top) if os.path.isdir(top) else []
+    for place, _, names in [(top, [], beside), *os.walk(folder)]:
+        for name in names:
+            if name.startswith(_PART):
+                os.unlink(os.path.join(place, name))
 
 
 def _begins_with(path: str, beginning: str) -> bool:

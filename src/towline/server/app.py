@@ -12,7 +12,6 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from towline.agent.frames import encode_json
 from towline.engine.desk import Desk
-from towline.engine.housekeeping import Housekeeping
 from towline.errors import TowlineError
 from towline.server.routes import clusters, engine, files, housekeeping, jobs, snapshots
 from towline.server.wire import VERSION_HEADER, error_body
@@ -32,24 +31,13 @@ def make_app(desk: Desk, retire: Any) -> Litestar:
             *snapshots.ROUTES,
             *housekeeping.ROUTES,
         ],
-        state=State({"desk": desk, "retire": retire, "housekeeping": _housekeeping(desk)}),
+        state=State({"desk": desk, "retire": retire}),
         exception_handlers={TowlineError: _told, HTTPException: _http, Exception: _unexpected},
         middleware=[_door(desk)],
         openapi_config=OpenAPIConfig(title="Towline", version=__version__, path="/v1/schema"),
         request_max_body_size=None,
         debug=False,
     )
-
-
-def _housekeeping(desk: Desk) -> Housekeeping:
-    """Already at work: it looks from time to time whether there is something to clean."""
-
-    def is_idle() -> bool:
-        return not (desk.engine.active or desk.visitors or len(desk.results))
-
-    made = Housekeeping(desk.engine, desk.machines, desk.clusters, desk.paths, is_idle)
-    made.open()
-    return made
 
 
 def _door(desk: Desk) -> Any:

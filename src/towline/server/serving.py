@@ -137,7 +137,7 @@ async def _idle(desk: Desk, idle_exit_s: float, going: asyncio.Event) -> None:
     """Go when nothing was asked, ran or was forwarded for a while."""
     while idle_exit_s:
         await asyncio.sleep(min(idle_exit_s / 4, 30.0))
-        busy = desk.engine.active or desk.visitors or len(desk.forwards) or len(desk.results)
+        busy = not desk.is_idle() or len(desk.forwards)
         if busy:
             desk.engine.last_active = desk.engine.clock()
         elif desk.engine.clock() - desk.engine.last_active > idle_exit_s:

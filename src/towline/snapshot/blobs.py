@@ -14,6 +14,8 @@ from towline.model.units import shown
 SMALL = 1 << 20
 #: Nothing takes this long to write.
 OLD_S = 86400
+#: A folder changed again within this time may look the same as before.
+_TICK_NS = 50_000_000
 
 
 class BlobStore:
@@ -21,6 +23,8 @@ class BlobStore:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        #: Folder -> its time, and the blobs seen in it as a whole.
+        self.seen: dict[str, tuple[tuple[int, float], set[str]]] = {}
         os.makedirs(os.path.dirname(root) or ".", exist_ok=True)
         self._make_folder(root)
         self._clean_up()
@@ -65,19 +69,31 @@ class BlobStore:
         """Keep some bytes; their hash."""
         digest = hashlib.sha256(content).hexdigest()
         if not self.has(digest, len(content)):
-            temporary = self._temporary()
+            # Beside its place: a file system puts what one folder holds together.
+            folder = os.path.dirname(self.path(digest))
+            temporary = self._temporary(folder)
             try:
-                with open(temporary, "wb", opener=_open_new) as target:
-                    target.write(content)
-                self._rename(temporary, digest)
+                self._write_new(temporary, content)
+                os.rename(temporary, self.path(digest))
             finally:
                 _unlink_if_there(temporary)
         return digest
 
+    def _write_new(self, path: str, content: bytes) -> None:
+        try:
+            target = open(path, "wb", buffering=0, opener=_open_new)
+        except FileNotFoundError:
+            self._make_folder(os.path.dirname(path))
+            target = open(path, "wb", buffering=0, opener=_open_new)
+        with target:
+            left = memoryview(content)
+            while left:
+                left = left[target.write(left) :]
+
     def _put_stream(self, source: BinaryIO, chunks: list[bytes]) -> tuple[str, int]:
         hashed = hashlib.sha256()
         size = 0
-        temporary = self._temporary()
+        temporary = self._temporary(self.root)
         try:
             with open(temporary, "wb", opener=_open_new) as target:
                 while chunks:
@@ -96,13 +112,17 @@ class BlobStore:
 
     def _clean_up(self) -> None:
         """Remove what was half written when an earlier Engine was killed."""
+        folders = [self.root]
         with os.scandir(self.root) as entries:
-            for entry in entries:
-                if entry.name.startswith("new-") and entry.stat().st_mtime < time.time() - OLD_S:
-                    _unlink_if_there(entry.path)
+            folders += [entry.path for entry in entries if len(entry.name) == 2]
+        for folder in folders:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.startswith("new-") and _is_old(entry):
+                        _unlink_if_there(entry.path)
 
-    def _temporary(self) -> str:
-        return f"{self.root}/new-{secrets.token_hex(8)}"
+    def _temporary(self, folder: str) -> str:
+        return f"{folder}/new-{secrets.token_hex(8)}"
 
     def _rename(self, temporary: str, digest: str) -> None:
         path = self.path(digest)
@@ -117,6 +137,47 @@ class BlobStore:
             os.mkdir(folder, 0o700)
         except FileExistsError:
             pass
+
+
+class Present:
+    """Which of very many blobs are there, looking only at folders that changed since last time."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._folders: dict[str, set[str]] = {}
+
+    def has(self, digest: str, size: int) -> bool:
+        seen = self._folders.get(digest[:2])
+        if seen is None:
+            seen = self._folders[digest[:2]] = self._look(digest[:2])
+        if digest in seen:
+            return True
+        if not self._store.has(digest, size):
+            return False
+        seen.add(digest)
+        return True
+
+    def _look(self, name: str) -> set[str]:
+        try:
+            changed_ns = os.stat(f"{self._store.root}/{name}").st_mtime_ns
+        except FileNotFoundError:
+            return set()
+        # Every few hours in any case: `has` keeps what is in use from looking unused (sweep.py).
+        state = (changed_ns, time.time() // (OLD_S / 4))
+        known = self._store.seen.get(name)
+        if known is not None and known[0] == state:
+            return known[1]
+        seen: set[str] = set()
+        if time.time_ns() - changed_ns > _TICK_NS:
+            self._store.seen[name] = state, seen
+        return seen
+
+
+def _is_old(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.stat().st_mtime < time.time() - OLD_S
+    except FileNotFoundError:
+        return False
 
 
 def _open_new(path: str, flags: int) -> int:

@@ -80,9 +80,21 @@ class _Lister:
         if self.include:
             ignored = git.list_ignored(os.path.join(self.root, prefix))
             paths = paths + [path for path in ignored if self.include.match_below(prefix + path)]
-        for path in paths:
-            if not self.exclude.match_below((prefix + path).rstrip("/")):
-                self._git_path(prefix + path)
+        root, found, real, exclude = self.root, self.found, self._real_folders, self.exclude
+        for name in paths:
+            path = prefix + name
+            if exclude and exclude.match_below(path.rstrip("/")):
+                continue
+            # The ordinary case without a further call: there may be very many.
+            if real.get(path.rpartition("/")[0]) and not path.endswith("/"):
+                try:
+                    facts = os.lstat(f"{root}/{path}")
+                except OSError:
+                    facts = None
+                if facts is not None and not stat.S_ISDIR(facts.st_mode):
+                    found[path] = facts
+                    continue
+            self._git_path(path)
 
     def _git_path(self, path: str) -> None:
         path = path.rstrip("/")

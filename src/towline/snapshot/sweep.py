@@ -22,6 +22,8 @@ def _unused_since(store: BlobStore, before: float) -> Iterator[tuple[str, int]]:
     for shelf in _entries(store.root):
         if len(shelf.name) == 2 and shelf.is_dir(follow_symlinks=False):
             for entry in _entries(shelf.path):
+                if entry.name.startswith("new-"):
+                    continue  # being written, gone the next moment
                 found = entry.stat(follow_symlinks=False)
                 if found.st_mtime < before:
                     yield shelf.name + entry.name, found.st_size

@@ -9,16 +9,18 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
 from msgspec import Struct
 
 from towline.config.settings import SnapshotSettings
 from towline.errors import NotFound, UsageError
 from towline.model.units import format_memory
-from towline.snapshot.blobs import BlobStore
+from towline.snapshot.blobs import BlobStore, Present
 from towline.snapshot.folder import IGNORE_FILE, Tree, list_tree
 
 #: path, "f" file | "x" executable | "l" link | "d" empty folder, hash or link target or ""
 Entry = list[str]
+_decode = msgspec.json.Decoder(list[Entry]).decode
 
 #: A file changed again within one tick of its clock looks the same as before.
 FINE_TICK_NS = 50_000_000
@@ -38,8 +40,13 @@ class Snapshot(Struct, frozen=True):
     #: Number of files and their bytes in all.
     files: int
     bytes: int
-    #: Hash -> absolute path of the blob.
-    source: dict[str, str]
+    #: The blobs that hold the contents.
+    store: BlobStore
+
+    @property
+    def source(self) -> dict[str, str]:
+        """Hash -> absolute path of the blob."""
+        return {digest: self.store.path(digest) for digest in self.sizes}
 
 
 class HashCache:
@@ -79,17 +86,19 @@ def take_snapshot(
     entries: list[Entry] = []
     sizes: dict[str, int] = {}
     files = total = 0
+    present = Present(store)
     for path in sorted(tree.found):
-        entry = _entry(tree, path, cache, store, sizes)
+        entry = _unchanged(tree, path, cache, present, sizes)
+        if entry is None:
+            entry = _entry(tree, path, cache, store, sizes)
         if entry is not None:
             entries.append(entry)
             if entry[1] in "fx":
                 files += 1
                 total += sizes[entry[2]]
-    source = {digest: store.path(digest) for digest in sizes}
     # The list of entries is a blob like any other, and its hash is the snapshot's id.
     snapshot_id = store.put_bytes(canonical(entries))
-    return Snapshot(snapshot_id, tree.subfolder, entries, sizes, files, total, source)
+    return Snapshot(snapshot_id, tree.subfolder, entries, sizes, files, total, store)
 
 
 def load_snapshot(store: BlobStore, snapshot_id: str) -> list[Entry]:
@@ -104,14 +113,37 @@ def load_snapshot(store: BlobStore, snapshot_id: str) -> list[Entry]:
             f"the snapshot {snapshot_id[:12]} is no longer on this machine",
             "Submit the job again from its folder.",
         )
-    entries: list[Entry] = json.loads(content.decode("utf-8", "surrogateescape"))
-    return entries
+    try:
+        return _decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # File names that are not UTF-8.
+        odd: list[Entry] = json.loads(content.decode("utf-8", "surrogateescape"))
+        return odd
 
 
 def canonical(entries: list[Entry]) -> bytes:
     """The bytes whose sha256 is a snapshot's id; the agent makes the same from what it was sent."""
-    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return msgspec.json.encode(entries)
+    except UnicodeEncodeError:
+        # The same text, also of file names that are not UTF-8.
+        text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False)
+        return text.encode("utf-8", "surrogateescape")
+
+
+def _unchanged(
+    tree: Tree, path: str, cache: HashCache, present: Present, sizes: dict[str, int]
+) -> Entry | None:
+    """The entry of a file that is as it was when it was last read, of which there are many."""
+    found = tree.found[path]
+    digest = cache.get(f"{tree.root}/{path}", found)
+    if digest is None:
+        return None
+    if digest not in sizes:
+        if not present.has(digest, found.st_size):
+            return None
+        sizes[digest] = found.st_size
+    return [path, "x" if found.st_mode & stat.S_IXUSR else "f", digest]
 
 
 def _entry(
@@ -140,10 +172,6 @@ def _entry(
 def _digest(
     path: str, found: os.stat_result, cache: HashCache, store: BlobStore, sizes: dict[str, int]
 ) -> str:
-    digest = cache.get(path, found)
-    if digest is not None and (digest in sizes or store.has(digest, found.st_size)):
-        sizes[digest] = found.st_size
-        return digest
     cache.reads += 1
     digest, size = store.put_file(path)
     sizes[digest] = size

@@ -14,10 +14,11 @@ from towline.errors import TowlineError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
 DEVICE = "/dev/fuse"
 INSTALL = "Debian, Ubuntu: sudo apt install libfuse2 fuse3; Fedora: sudo dnf install fuse fuse-libs"
-READY = b"\0ready"
+READY = b"ready"
 EXAMPLES = """
 tow mount 12
 tow mount last /tmp/run
@@ -108,49 +109,62 @@ def _prepare(folder: str) -> bool:
 
 def _show(job: int, folder: str, made: bool, ready: Callable[[], None]) -> None:
     """Serve the folder until it is unmounted."""
+    from tempfile import TemporaryFile
+
     from towline.cli.mounted import serve
 
-    try:
-        serve(job, folder, ready)
-    except RuntimeError:
-        # libfuse has said why, on stderr.
-        raise TowlineError(f"cannot mount {folder}", "the lines above say why") from None
-    finally:
-        if made:
-            _remove(folder)
+    before = os.dup(2)
+    # libfuse and fusermount write to stderr, also when all is well; it counts only when it is not.
+    with TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            serve(job, folder, ready)
+        except RuntimeError:
+            said.seek(0)
+            reason = said.read().decode("utf-8", "replace").strip() or "libfuse does not say why"
+            raise TowlineError(f"cannot mount {folder}", reason) from None
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+            if made:
+                _remove(folder)
 
 
 def _leave_behind(job: int, folder: str, made: bool) -> None:
     """Serve the folder in a process of its own; returns once it is mounted."""
     reading, writing = os.pipe()
     if not os.fork():
-        os.close(reading)
-        _cut_loose(writing)
-
-        def ready() -> None:
-            os.write(2, READY)
-            # The last hold on the pipe: whoever waits at its other end goes on.
-            os.dup2(0, 2)
-
-        _show(job, folder, made, ready)
-        os._exit(0)
+        _serve_apart(job, folder, made, writing)
     os.close(writing)
     with open(reading, "rb") as pipe:
         said = pipe.read()
-    if not said.endswith(READY):
-        reason = said.decode("utf-8", "replace").strip() or "it did not say why"
-        raise TowlineError(f"cannot mount {folder}", reason)
+    if said != READY:
+        raise TowlineError(f"cannot mount {folder}", said.decode("utf-8", "replace"))
 
 
-def _cut_loose(errors: int) -> None:
-    """Away from the terminal; what goes wrong is written to `errors`."""
+def _serve_apart(job: int, folder: str, made: bool, pipe: int) -> NoReturn:
+    """What the process that stays behind does; tells over `pipe` how it went."""
+
+    def ready() -> None:
+        os.write(pipe, READY)
+        os.close(pipe)
+
+    try:
+        _cut_loose()
+        _show(job, folder, made, ready)
+    except TowlineError as error:
+        os.write(pipe, error.hint.encode())
+    finally:
+        os._exit(0)
+
+
+def _cut_loose() -> None:
+    """Away from the terminal and whoever reads what we write."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    os.dup2(errors, 2)
+    for fd in (0, 1, 2):
+        os.dup2(nothing, fd)
     os.close(nothing)
-    os.close(errors)
 
 
 def _remove(folder: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, post
 
-from towline.engine.housekeeping import Housekeeping
+from towline.engine.desk import Desk
 from towline.server.wire import answer, body_as
 
 
@@ -15,9 +15,9 @@ class Cleaning(msgspec.Struct):
 
 @post("/v1/gc", status_code=200)
 async def clean(request: Request[Any, Any, Any]) -> Response[bytes]:
-    housekeeping: Housekeeping = request.app.state.housekeeping
+    desk: Desk = request.app.state.desk
     wanted = await body_as(request, Cleaning)
-    return answer(await housekeeping.clean(wanted.dry_run))
+    return answer(await desk.housekeeping.clean(wanted.dry_run))
 
 
 ROUTES = [clean]
