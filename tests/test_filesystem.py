@@ -2,7 +2,8 @@
 
 import errno
 import re
-from pathlib import Path
+import subprocess
+import sys
 
 import fsspec
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from e2e.jobs import ended, submit
 from testbed.tow import Tow
 from towline.cli.client import Reply
+from towline.cli.engine import ApiError, Engine
 from towline.filesystem import PIECE
 
 SIZE = 8 << 20
@@ -41,7 +43,7 @@ class Travelled:
 
 @pytest.fixture
 def job(tow: Tow) -> int:
-    number = submit(tow, "--no-results", "sh", "-c", MAKE)
+    number = submit(tow, "--no-results", "-t", "made", "sh", "-c", MAKE)
     assert ended(tow, number)["state"] == "done"
     return number
 
@@ -59,15 +61,12 @@ def travelled(monkeypatch: pytest.MonkeyPatch) -> Travelled:
     return Travelled(monkeypatch)
 
 
+@pytest.mark.parametrize("name", ["1", "last", "made"])
 @pytest.mark.usefixtures("job")
-def test_any_fsspec_program_opens_a_file_by_its_address(tow: Tow) -> None:
-    for name in ("1", "last", "sh -c"):
-        with fsspec.open(f"tow://{name}/out/metrics.csv", "rt") as file:
-            lines = file.read().splitlines()
-        assert lines == ["lr,loss", "0.1,0.7"]
-        tow("run", "true", timeout=60) if name == "last" else None
-        break
-    with fsspec.open("tow://last/empty") as file:
+def test_any_fsspec_program_opens_a_file_by_its_address(name: str) -> None:
+    with fsspec.open(f"tow://{name}/out/metrics.csv", "rt") as file:
+        assert file.read().splitlines() == ["lr,loss", "0.1,0.7"]
+    with fsspec.open(f"tow://{name}/empty") as file:
         assert file.read() == b""
 
 
@@ -144,7 +143,22 @@ def test_nothing_can_be_written(job: int) -> None:
         assert refusal.value.errno == errno.EROFS
 
 
-def test_engine_is_started_for_a_program(tow: Tow, tow_home: Path, job: int) -> None:
+def test_engine_is_started_for_a_program(tow: Tow, job: int) -> None:
     assert tow("engine", "stop").returncode == 0
-    with fsspec.open(f"tow://{job}/out/metrics.csv", "rt") as file:
-        assert file.readline() == "lr,loss\n"
+    program = (
+        f"import fsspec; print(fsspec.open('tow://{job}/out/metrics.csv', 'rt').open().read())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=tow.env, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.split(), done.stderr) == (["lr,loss", "0.1,0.7"], "")
+
+
+def test_range_of_the_api_tells_the_length_of_the_whole_and_refuses_nonsense(job: int) -> None:
+    with Engine().open("GET", f"/v1/jobs/{job}/file?path=big&offset=10&limit=4") as reply:
+        assert len(reply.read_all()) == 4
+        assert reply.headers["towline-size"] == str(SIZE)
+    for wrong in ("offset=-1", "limit=-1", "offset=x", f"offset={2**70}"):
+        with pytest.raises(ApiError) as refusal:
+            Engine().open("GET", f"/v1/jobs/{job}/file?path=big&{wrong}")
+        assert refusal.value.code == "usage"

@@ -30,6 +30,7 @@ _WINDOW = 8
 _UNASKED = 1024 * 1024
 #: On a connection faster than this, compressing costs more time than it saves.
 _FAST_BYTES_PER_S = 30e6
+_NEAR_S = 0.01
 _SAMPLE = 4096
 _MOST_BASES = 4
 _LOOKED_AT = 64
@@ -102,51 +103,51 @@ async def _send_difference(
 
 
 async def _send_all(link: Link, blobs: BlobStore, snapshot_id: str, entries: list[Entry]) -> None:
-    have, missing = await asyncio.gather(
-        link.ask("have_snapshot", snapshot=snapshot_id),
-        link.ask("missing", hashes=_contents(entries)),
-    )
-    await _send_contents(link, blobs, missing[0]["missing"])
-    if not have[0]["have"]:
-        await link.ask("snapshot", snapshot=snapshot_id, entries=entries)
+    answer, _ = await link.ask("have_snapshot", snapshot=snapshot_id)
+    if answer["have"]:
+        return
+    answer, _ = await link.ask("missing", hashes=_contents(entries))
+    await _send_contents(link, blobs, answer["missing"])
+    await link.ask("snapshot", snapshot=snapshot_id, entries=entries)
 
 
 async def _send_contents(link: Link, blobs: BlobStore, digests: list[str]) -> None:
-    waiting: deque[asyncio.Future[Answer]] = deque()
+    waiting: deque[tuple[int, asyncio.Future[Answer]]] = deque()
     in_thread = asyncio.get_running_loop().run_in_executor
     parcels = _parcels(blobs, digests)
-    pace = Pace()
+    began = time.monotonic()
+    await link.ask("missing", hashes=[])
+    pace = Pace(time.monotonic() - began)
     try:
         while (parcel := await in_thread(None, _next, parcels, pace.is_slow)) is not None:
-            waiting.append(link.ask_soon(parcel.op, parcel.body, **parcel.fields))
-            pace.sent(len(parcel.body))
+            answer = link.ask_soon(parcel.op, parcel.body, **parcel.fields)
+            waiting.append((len(parcel.body), answer))
             if len(waiting) > _WINDOW:
-                await waiting.popleft()
-                pace.arrived()
+                began = time.monotonic()
+                size, answer = waiting.popleft()
+                await answer
+                pace.arrived(size, time.monotonic() - began)
         while waiting:
-            await waiting.popleft()
+            await waiting.popleft()[1]
     finally:
-        for answer in waiting:
-            answer.cancel()
+        for _, answer in waiting:
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()  # one of them is told, the others are not news
 
 
 class Pace:
-    """How fast a connection is, learnt from what has arrived so far."""
+    """Whether the connection is what we wait for, learnt from how long answers took so far."""
 
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._on_the_way: deque[int] = deque()
+    def __init__(self, answer_s: float) -> None:
         self._arrived = 0
-        #: Until something has arrived, sparing the connection is the better guess.
-        self.is_slow = True
+        self._waited_s = 0.0
+        #: A machine that answers at once is near.
+        self.is_slow = answer_s > _NEAR_S
 
-    def sent(self, size: int) -> None:
-        self._on_the_way.append(size)
-
-    def arrived(self) -> None:
-        self._arrived += self._on_the_way.popleft()
-        took = max(time.monotonic() - self._began, 1e-6)
-        self.is_slow = self._arrived / took < _FAST_BYTES_PER_S
+    def arrived(self, size: int, waited_s: float) -> None:
+        self._arrived += size
+        self._waited_s += waited_s
+        self.is_slow = self._arrived < self._waited_s * _FAST_BYTES_PER_S
 
 
 def _next(parcels: Iterator[Parcel], is_slow: bool) -> Parcel | None:

@@ -6,6 +6,7 @@ is taken before anything large is imported, so that the others cost next to noth
 
 import fcntl
 import os
+import signal
 import sys
 
 from towline.config.paths import Paths, home_paths, make_folders
@@ -13,6 +14,8 @@ from towline.errors import TowlineError
 
 
 def main() -> int:
+    # Whoever started us may block signals, as threads of a mounted folder do; jobs inherit that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     paths = home_paths()
     try:
         make_folders(paths)
