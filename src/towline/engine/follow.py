@@ -14,6 +14,8 @@ from towline.backends.base import Backend
 from towline.engine.engine import Engine, request_of
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.job import WANTED, Job, State, view
+from towline.model.odd_text import original
+from towline.model.units import format_memory
 
 Frame = tuple[dict[str, Any], bytes]
 #: Quiet for this long before we say why a job waits.
@@ -56,7 +58,10 @@ class Follower:
 
     async def frames(self) -> AsyncIterator[Frame]:
         """From now to the job's end."""
-        yield {"job": view(self.engine.job(self.job_id))}, b""
+        job = self.engine.job(self.job_id)
+        yield {"job": view(job)}, b""
+        if job.spec.large and not job.state.final:
+            yield {"note": large_files(job)}, b""
         while True:
             async for frame in self._until_started():
                 yield frame
@@ -253,6 +258,14 @@ def _gone(job: Job) -> str:
         return ""
     home = f"; what came home is in {job.results}" if job.results.startswith("/") else ""
     return f"its output is no longer on its machine{home}"
+
+
+def large_files(job: Job) -> str:
+    """Name what is unusually large among what travels."""
+    named = ", ".join(
+        f"{original(path)} ({format_memory(size / 2**20)})" for path, size in job.spec.large
+    )
+    return f"sends large files: {named}; --exclude leaves them out"
 
 
 def error_frame(error: TowlineError) -> Frame:

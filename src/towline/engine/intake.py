@@ -1,6 +1,7 @@
 """From what is asked to what is accepted: check everything, freeze the folder, write it down."""
 
 import asyncio
+import heapq
 import tempfile
 import time
 from collections.abc import Iterable
@@ -28,6 +29,8 @@ from towline.snapshot.take import HashCache, Snapshot, take_snapshot
 #: How long a submission waits for machines that were never met before.
 _FIRST_MEETING_S = 20.0
 _LARGEST = 10
+#: Files over this are named before they travel: often nobody meant to send them.
+_LARGE = 50 * 1024 * 1024
 _MOST_CHANGED = 200
 
 
@@ -82,8 +85,6 @@ class Intake:
         snapshot = await self.snapshot(ask.cwd, snapshot_settings(ask, config))
         now = self.engine.clock()
         placement, why = self.engine.core.scheduler.plan(_waiting(spec, now), now)
-        files = [entry for entry in snapshot.entries if entry[1] in "fx"]
-        sized = ((path, snapshot.sizes[digest]) for path, _, digest in files)
         return {
             "cluster": spec.cluster,
             "request": spec.request,
@@ -94,7 +95,7 @@ class Intake:
             "why": why,
             "files": snapshot.files,
             "bytes": snapshot.bytes,
-            "largest": sorted(sized, key=lambda item: -item[1])[:_LARGEST],
+            "largest": largest(snapshot),
             "env": sorted(spec.env),
             "folder": snapshot.subfolder,
         }
@@ -215,6 +216,9 @@ class _Batch:
             changed=tuple((letter, keepable(path)) for letter, path in changed),
             files=snapshot.files,
             bytes=snapshot.bytes,
+            large=tuple(
+                (keepable(path), size) for path, size in largest(snapshot) if size > _LARGE
+            ),
         )
 
     def _environment(self, spec: JobSpec, ask: JobAsk) -> str:
@@ -225,6 +229,13 @@ class _Batch:
             known = self.intake.engine.store.remember_environment(ask.environ)
             self._environments[id(ask.environ)] = known
         return known
+
+
+def largest(snapshot: Snapshot) -> list[tuple[str, int]]:
+    """The largest files of a snapshot, with their sizes."""
+    files = [entry for entry in snapshot.entries if entry[1] in "fx"]
+    sized = ((path, snapshot.sizes[digest]) for path, _, digest in files)
+    return heapq.nlargest(_LARGEST, sized, key=lambda item: item[1])
 
 
 def _waiting(spec: JobSpec, now: float) -> Waiting:

@@ -51,6 +51,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     #: What travels: number of files and bytes.
     files: int = 0
     bytes: int = 0
+    #: The largest of them, where they are very large, as (path, bytes).
+    large: tuple[tuple[str, int], ...] = ()
     #: Variables set by `-e`; values may be secrets, so they never reach a log or a repr.
     env: dict[str, str] = field(default_factory=dict)
     #: Hash of the submitter's whole environment (store), for jobs on this very machine.
