@@ -52,16 +52,11 @@ def is_special(name: str) -> bool:
 
 
 @pytest.fixture
-def work() -> Iterator[Path]:
+def fresh() -> Iterator[Path]:
+    """The parent of the folders that the examples of one test make."""
     folder = Path(tempfile.mkdtemp(prefix="tow-trees-"))
     yield folder
     shutil.rmtree(folder)
-
-
-@pytest.fixture
-def fresh(work: Path) -> Iterator[Path]:
-    """The parent of the folders that the examples of one test make."""
-    yield work
 
 
 def new_folder(parent: Path) -> Path:
@@ -218,8 +213,8 @@ def test_a_repository_comes_back_as_it_is_and_is_not_touched(
 
 
 @pytest.fixture
-def agent(work: Path) -> Iterator[Driver]:
-    driver = Driver(work / "root")
+def agent(fresh: Path) -> Iterator[Driver]:
+    driver = Driver(fresh / "root")
     try:
         yield driver
         driver.leave()

@@ -32,7 +32,12 @@ class Helper:
         self.files = files
         self.told, tell = os.pipe()
         parent = os.getpid()
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError:
+            os.close(self.told)
+            os.close(tell)
+            raise
         if self.pid == 0:
             help_and_exit(home, files, into, tell, parent)
         os.close(tell)
@@ -60,9 +65,17 @@ class Helper:
 def copy_files(home, files, into, pause):
     """Copy all, or raise; no helper is left behind."""
     count = max(1, min(machine.usable_cpus(), MOST_PROCESSES, len(files) // FILES_EACH))
-    helpers = [Helper(home, files[number::count], into) for number in range(1, count)]
+    shares = [files[number::count] for number in range(count)]
+    helpers = []
     try:
-        copy_share(home, files[::count], into, pause)
+        while len(shares) > 1:
+            try:
+                helpers.append(Helper(home, shares[-1], into))
+            except OSError:
+                break  # no more processes for this user: it takes longer, that is all
+            shares.pop()
+        for share in shares:
+            copy_share(home, share, into, pause)
         for helper in helpers:
             finish(home, helper, into, pause)
     finally:
