@@ -30,6 +30,9 @@ class Backend(Protocol):
     def conclude(self, job: Job) -> None:
         """The attempt is over: stop watching it."""
 
+    def sending(self, job: Job) -> tuple[int, int] | None:
+        """How much of what the job needs is over there, and of how much, in bytes."""
+
     async def read_log(
         self, job: Job, rank: int, stream: str, offset: int, wait: bool
     ) -> tuple[bytes, bool]:

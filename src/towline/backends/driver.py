@@ -17,7 +17,7 @@ from msgspec import Struct
 from towline.agent.link import Link
 from towline.backends.base import Report
 from towline.backends.channel import Channel
-from towline.backends.staging import stage
+from towline.backends.staging import Sending, stage
 from towline.errors import AgentError, HostError
 from towline.hosts.base import Host
 from towline.model.events import MachineGone, ProcessEnded, ProcessStarted
@@ -94,6 +94,8 @@ class Driver:
         self._outbox: list[Wanted] = []
         self._flushing = False
         self._staged: dict[str, asyncio.Task[None]] = {}
+        #: Snapshots that are on their way.
+        self.sending: dict[str, Sending] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # --- what the backend asks ---------------------------------------------------------------
@@ -246,6 +248,13 @@ class Driver:
             else:
                 self._spawn(self._stage_and_send(link, snapshots, some))
 
+    async def _stage(self, link: Link, snapshot: str) -> None:
+        sending = self.sending[snapshot] = Sending()
+        try:
+            await stage(link, self.blobs, snapshot, sending)
+        finally:
+            self.sending.pop(snapshot, None)
+
     def _is_staged(self, snapshot: str) -> bool:
         task = self._staged.get(snapshot)
         return task is not None and task.done() and not task.cancelled() and not task.exception()
@@ -257,8 +266,7 @@ class Driver:
             for snapshot in snapshots:
                 task = self._staged.get(snapshot)
                 if task is None or (task.done() and not self._is_staged(snapshot)):
-                    task = self._spawn(stage(link, self.blobs, snapshot))
-                    self._staged[snapshot] = task
+                    task = self._staged[snapshot] = self._spawn(self._stage(link, snapshot))
                 await asyncio.shield(task)
         except AgentError as error:
             cause = "no_space" if error.code == "no_space" else "snapshot"

@@ -56,6 +56,9 @@ class FakeBackend:
         del self.running[job, attempt, rank]
         self.report(ProcessEnded(job, attempt, rank, ending))
 
+    def sending(self, job: Job) -> tuple[int, int] | None:
+        return None
+
     async def read_log(
         self, job: Job, rank: int, stream: str, offset: int, wait: bool
     ) -> tuple[bytes, bool]:

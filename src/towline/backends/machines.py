@@ -1,7 +1,6 @@
 """The backend for machines: this one and those reached by ssh, in one or several clusters."""
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
@@ -9,6 +8,7 @@ from msgspec.structs import replace
 
 from towline.agent.link import Link
 from towline.backends.base import Report
+from towline.backends.beside import run_beside
 from towline.backends.driver import Driver, Wanted
 from towline.backends.variables import process_variables, shared_variables
 from towline.errors import AgentError, HostError, NotFound
@@ -22,8 +22,6 @@ from towline.probes.machine import Limits, observe
 from towline.snapshot.blobs import BlobStore
 
 _READ = 256 * 1024
-#: Files of one `exec` are told apart from those of the next, also after a restart.
-_EXEC_NUMBERS = itertools.count(1)
 
 
 class Membership:
@@ -313,6 +311,18 @@ class Machines:
             )
         return await driver.reach(), key_of(self.engine_id, job.id, job.attempt.number, rank)
 
+    def sending(self, job: Job) -> tuple[int, int] | None:
+        """How much of what the job needs is over there, and of how much, in bytes."""
+        names = {slot.machine for slot in job.attempt.placement} if job.attempt else set()
+        found = [
+            sending
+            for name in names
+            if name in self.drivers
+            for snapshot, sending in self.drivers[name].sending.items()
+            if snapshot in (job.spec.snapshot, job.spec.keep) and sending.total
+        ]
+        return (sum(s.sent for s in found), sum(s.total for s in found)) if found else None
+
     async def read_log(
         self, job: Job, rank: int, stream: str, offset: int, wait: bool
     ) -> tuple[bytes, bool]:
@@ -336,44 +346,8 @@ class Machines:
 
     async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
         link, key = await self._where(job, rank)
-        side = f"{key}.x{next(_EXEC_NUMBERS)}.{id(link) % 10**6}"
-        await link.ask("exec", key=key, new_key=side, argv=argv, env={})
-        queue: asyncio.Queue[dict[str, Any] | BaseException | None] = asyncio.Queue(8)
-
-        async def pump(stream: str) -> None:
-            offset = 0
-            try:
-                while True:
-                    header, blob = await link.ask(
-                        "read", key=side, stream=stream, offset=offset, limit=_READ, wait=True
-                    )
-                    if blob:
-                        await queue.put({"stream": stream, "offset": offset, "blob": blob})
-                        offset += len(blob)
-                    if header["eof"]:
-                        return await queue.put(None)
-            except (HostError, AgentError) as error:
-                await queue.put(error)
-
-        pumps = [asyncio.create_task(pump(stream)) for stream in ("out", "err")]
-        try:
-            finished = 0
-            while finished < len(pumps):
-                item = await queue.get()
-                if isinstance(item, BaseException):
-                    raise item
-                if item is None:
-                    finished += 1
-                else:
-                    yield item
-            answer, _ = await link.ask("observe", keys=[side])
-            yield {"ending": answer["states"][side].get("ending", {})}
-        finally:
-            for task in pumps:
-                task.cancel()
-            if not link.closed:
-                await _settled(link.ask("stop", keys=[side], grace_s=1.0))
-                await _settled(link.ask("forget", keys=[side]))
+        async for item in run_beside(link, key, argv):
+            yield item
 
     async def tunnel(self, job: Job, rank: int) -> Link:
         link, _ = await self._where(job, rank)
@@ -383,10 +357,3 @@ class Machines:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-async def _settled(awaitable: Any) -> None:
-    try:
-        await awaitable
-    except (HostError, AgentError):
-        pass

@@ -39,6 +39,13 @@ _LOOKED_AT = 64
 _bases: "WeakKeyDictionary[Link, deque[str]]" = WeakKeyDictionary()
 
 
+class Sending(Struct):
+    """How far a snapshot is on its way, in bytes; nothing is known before `total` is."""
+
+    sent: int = 0
+    total: int = 0
+
+
 class Difference(Struct, frozen=True):
     """How a snapshot differs from one that the machine has."""
 
@@ -55,8 +62,11 @@ class Parcel(Struct, frozen=True):
     body: bytes
 
 
-async def stage(link: Link, blobs: BlobStore, snapshot_id: str) -> None:
+async def stage(
+    link: Link, blobs: BlobStore, snapshot_id: str, sending: Sending | None = None
+) -> None:
     """After this the machine can make the snapshot's tree without asking anybody."""
+    sending = sending or Sending()
     known = _bases.setdefault(link, deque(maxlen=_MOST_BASES))
     in_thread = asyncio.get_running_loop().run_in_executor
     entries = await in_thread(None, load_snapshot, blobs, snapshot_id)
@@ -67,21 +77,23 @@ async def stage(link: Link, blobs: BlobStore, snapshot_id: str) -> None:
         if answer["have"]:
             return
     difference = await in_thread(None, _difference, blobs, known, entries)
-    if difference is None or not await _send_difference(link, blobs, snapshot_id, difference):
-        await _send_all(link, blobs, snapshot_id, entries)
+    if difference is None or not await _send_difference(
+        link, blobs, snapshot_id, difference, sending
+    ):
+        await _send_all(link, blobs, snapshot_id, entries, sending)
     if snapshot_id in known:
         known.remove(snapshot_id)
     known.append(snapshot_id)
 
 
 async def _send_difference(
-    link: Link, blobs: BlobStore, snapshot_id: str, difference: Difference
+    link: Link, blobs: BlobStore, snapshot_id: str, difference: Difference, sending: Sending
 ) -> bool:
     """False if the machine has no longer what it takes."""
     new = _contents(difference.changed)
     if sum(os.path.getsize(blobs.path(digest)) for digest in new) > _UNASKED:
         answer, _ = await link.ask("missing", hashes=new)
-        await _send_contents(link, blobs, answer["missing"])
+        await _send_contents(link, blobs, answer["missing"], sending)
         new = []
     sent = [
         link.ask_soon(parcel.op, parcel.body, **parcel.fields) for parcel in _parcels(blobs, new)
@@ -102,16 +114,21 @@ async def _send_difference(
     return True
 
 
-async def _send_all(link: Link, blobs: BlobStore, snapshot_id: str, entries: list[Entry]) -> None:
+async def _send_all(
+    link: Link, blobs: BlobStore, snapshot_id: str, entries: list[Entry], sending: Sending
+) -> None:
     answer, _ = await link.ask("have_snapshot", snapshot=snapshot_id)
     if answer["have"]:
         return
     answer, _ = await link.ask("missing", hashes=_contents(entries))
-    await _send_contents(link, blobs, answer["missing"])
+    await _send_contents(link, blobs, answer["missing"], sending)
     await link.ask("snapshot", snapshot=snapshot_id, entries=entries)
 
 
-async def _send_contents(link: Link, blobs: BlobStore, digests: list[str]) -> None:
+async def _send_contents(
+    link: Link, blobs: BlobStore, digests: list[str], sending: Sending
+) -> None:
+    sending.total += sum(os.path.getsize(blobs.path(digest)) for digest in digests)
     waiting: deque[tuple[int, asyncio.Future[Answer]]] = deque()
     in_thread = asyncio.get_running_loop().run_in_executor
     parcels = _parcels(blobs, digests)
@@ -126,6 +143,7 @@ async def _send_contents(link: Link, blobs: BlobStore, digests: list[str]) -> No
                 began = time.monotonic()
                 size, answer = waiting.popleft()
                 await answer
+                sending.sent += size
                 pace.arrived(size, time.monotonic() - began)
         while waiting:
             await waiting.popleft()[1]

@@ -136,6 +136,10 @@ class Follow:
 
     def _show(self, header: dict[str, Any], blob: bytes) -> bool:
         """Show one frame; True when it was the last."""
+        if "progress" in header:
+            self.output.progress(header, f"job {self.job_id} · {self.cluster}")
+            return False
+        self.output.clear_bar()
         if "stream" in header:
             self._show_output(header, blob)
         elif "job" in header:

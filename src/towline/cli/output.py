@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.terminal import note, say_json, write
+from towline.cli.terminal import interactive, note, say_json, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ class Output:
         #: (label, stream) -> the beginning of a line whose end has not come yet.
         self._begun: dict[tuple[str, str], bytes] = {}
         self._last_note = ""
+        self._bar = False
 
     def job(self, header: dict[str, Any]) -> None:
         pass
@@ -28,6 +29,24 @@ class Output:
         if text != self._last_note:
             note(text)
         self._last_note = text
+
+    def progress(self, header: dict[str, Any], text: str) -> None:
+        """How far it is: a bar that moves on a terminal, one line elsewhere."""
+        from towline.cli.wording import size
+
+        done, total = header["progress"]["done"], header["progress"]["total"]
+        if not interactive():
+            self.note(header, f"{text} · sending {size(total)}")
+            return
+        filled = 30 * done // max(1, total)
+        bar = "█" * filled + "░" * (30 - filled)
+        write(2, f"\r{text} · sending {bar} {size(done)} of {size(total)}\x1b[K".encode())
+        self._bar = True
+
+    def clear_bar(self) -> None:
+        if self._bar:
+            write(2, b"\r\x1b[K")
+            self._bar = False
 
     def stream(self, header: dict[str, Any], blob: bytes) -> None:
         label, name = str(header.get("label") or ""), str(header["stream"])
@@ -57,6 +76,12 @@ class JsonLines:
 
     def note(self, header: dict[str, Any], text: str) -> None:
         say_json(header)
+
+    def progress(self, header: dict[str, Any], text: str) -> None:
+        say_json(header)
+
+    def clear_bar(self) -> None:
+        pass
 
     def stream(self, header: dict[str, Any], blob: bytes) -> None:
         try:

@@ -116,6 +116,8 @@ class Follower:
                 if why != said:
                     said = why
                     yield {"note": f"waiting: {why}"}, b""
+            elif (sending := self.backend.sending(job)) is not None:
+                yield {"progress": {"done": sending[0], "total": sending[1]}}, b""
 
     async def _until_home(self) -> AsyncIterator[Frame]:
         """Wait for the results, and name what did not come home as it is over there."""
