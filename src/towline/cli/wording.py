@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 FINAL = ("done", "failed", "stopped", "lost")
-WAITING = ("new", "staging", "queued", "starting")
 STATE_COLOURS = {
     "done": "green",
     "failed": "red",

@@ -29,7 +29,7 @@ from towline.model.events import (
     Submitted,
 )
 from towline.model.grammar import parse_request
-from towline.model.job import Job, JobSpec, State
+from towline.model.job import Job, JobSpec
 from towline.model.odd_text import keepable, original
 from towline.model.request import Request
 from towline.store.store import Store, Submission
@@ -57,7 +57,6 @@ class Engine:
         self._wake = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._watchers: dict[int, set[asyncio.Event]] = {}
-        self._busy = False
         #: Called with each job that has ended, once that is written down.
         self.on_end: Callable[[Job], None] = lambda job: None
         #: When anything last happened, for the idle exit.
@@ -199,6 +198,3 @@ class Engine:
     def active(self) -> bool:
         """False when nothing is running, waiting or being watched."""
         return bool(self.core.jobs or self._watchers)
-
-    def waiting_jobs(self) -> list[Job]:
-        return [job for job in self.core.jobs.values() if job.state is State.QUEUED]

@@ -102,8 +102,6 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     number: int
     placement: Placement
     started: float = 0.0
-    #: Port on the first process's machine for torchrun-style rendezvous; 0 until it was probed.
-    master_port: int = 0
     #: rank -> how that process ended.
     endings: dict[int, Ending] = field(default_factory=dict)
 
