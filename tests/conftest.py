@@ -1,6 +1,7 @@
 """Fixtures for every test: real hosts, the real `tow` in a home of its own, a nasty folder."""
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,12 @@ from testbed.tow import Tow
 
 #: Folders whose tests start whole Engines or agents: for `make test`, not for the inner loop.
 WHOLE_PROGRAMS = {"e2e", "agent"}
+
+
+def pytest_configure() -> None:
+    """Programs started in the background, or by nohup, would inherit that they hear no signal."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

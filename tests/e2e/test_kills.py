@@ -150,8 +150,16 @@ def kill_one(hosts: Hosts, name: str, random: Random) -> None:
         return [pid for host in LAB for pid in processes(hosts, host, name)]
 
     pid = random.choice(wait_until(found, timeout=60))
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        if not is_child_of(pid, name):
+            os.kill(pid, signal.SIGKILL)
+
+
+def is_child_of(pid: int, name: str) -> bool:
+    """A job's command carries its supervisor's name until it has become itself; it is no victim."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    parent = next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]
+    return Path(f"/proc/{parent}/comm").read_text().strip() == name
 
 
 @pytest.mark.timeout(240)
