@@ -13,8 +13,15 @@ from testbed.leftovers import stop_all
 from testbed.slot import TestbedError
 from testbed.tow import Tow
 
-#: Folders whose tests start whole Engines or agents: for `make test`, not for the inner loop.
-WHOLE_PROGRAMS = {"e2e", "agent"}
+#: Folders and files for `make test`, not for the inner loop: their tests start whole Engines or
+#: agents, or try very many random cases.
+NOT_QUICK = {
+    "e2e",
+    "agent",
+    "test_filesystem.py",
+    "test_random_trees.py",
+    "test_scheduler_machine.py",
+}
 
 
 def pytest_configure() -> None:
@@ -25,7 +32,7 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if WHOLE_PROGRAMS & set(item.path.parts):
+        if NOT_QUICK & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
 
 
