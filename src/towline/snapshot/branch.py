@@ -7,14 +7,13 @@ copy, the index, HEAD and every other branch stay as they are, even if we are ki
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 
 from msgspec import Struct
 
 from towline.errors import UsageError
-from towline.snapshot.git import RESULTS, find_root
+from towline.snapshot.git import RESULTS, find_root, run
 
 PREFIX = "towline/dirty/"
 _LONGEST_SLUG = 40
@@ -135,21 +134,10 @@ def _free_name(root: str, title: str, now: float) -> str:
 def _git(
     root: str, *arguments: str, index: str = "", given: bytes = b"", may_fail: bool = False
 ) -> str:
-    # Variables of a surrounding git command (a hook, say) would point it at another repository.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env.update(GIT_OPTIONAL_LOCKS="0", LC_ALL="C", GIT_TERMINAL_PROMPT="0")
-    # A machine without a git identity can still record.
-    fallback = ("-c", "user.name=Towline", "-c", "user.email=towline@localhost")
-    known = fallback if "commit-tree" in arguments and not _has_identity(root, env) else ()
-    if index:
-        env["GIT_INDEX_FILE"] = index
-    done = subprocess.run(
-        ["git", "-c", "core.fsmonitor=false", *known, "-C", root, *arguments],
-        env=env,
-        input=given,
-        capture_output=True,
-        check=False,
-    )
+    if "commit-tree" in arguments and run(root, "var", "GIT_COMMITTER_IDENT").returncode:
+        # A machine without a git identity can still record.
+        arguments = ("-c", "user.name=Towline", "-c", "user.email=towline@localhost", *arguments)
+    done = run(root, *arguments, index=index, given=given)
     if done.returncode and not may_fail:
         message = done.stderr.decode(errors="replace").strip() or "it says nothing"
         raise UsageError(
@@ -157,10 +145,3 @@ def _git(
             f"`git -C {root} status` shows more; mend that and try again.",
         )
     return os.fsdecode(done.stdout)
-
-
-def _has_identity(root: str, env: dict[str, str]) -> bool:
-    asked = subprocess.run(
-        ["git", "-C", root, "var", "GIT_COMMITTER_IDENT"], env=env, capture_output=True, check=False
-    )
-    return asked.returncode == 0

@@ -33,11 +33,11 @@ def list_ignored(root: str) -> list[str]:
 
 
 def is_ignored(root: str, path: str) -> bool:
-    return _run(root, "check-ignore", "-q", "--", path).returncode == 0
+    return run(root, "check-ignore", "-q", "--", path).returncode == 0
 
 
 def _paths(root: str, *options: str) -> list[str]:
-    done = _run(root, "ls-files", "-z", *options)
+    done = run(root, "ls-files", "-z", *options)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip()
         raise UsageError(
@@ -47,15 +47,20 @@ def _paths(root: str, *options: str) -> list[str]:
     return os.fsdecode(done.stdout).split("\0")[:-1]
 
 
-def _run(root: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def run(
+    root: str, *arguments: str, index: str = "", given: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """git in the repository at `root`, on its own index or on another one."""
     # Variables of a surrounding git command (a hook, say) would point it at another repository.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env.update(GIT_OPTIONAL_LOCKS="0", LC_ALL="C", GIT_TERMINAL_PROMPT="0")
+    if index:
+        env["GIT_INDEX_FILE"] = index
     try:
         return subprocess.run(
             ["git", "-c", "core.fsmonitor=false", "-C", root, *arguments],
             env=env,
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             check=False,
         )
