@@ -1,4 +1,4 @@
-"""HyperQueue's local cluster on jobs `true`: prints how many per second it ends.
+"""HyperQueue's local cluster on jobs `true` or `echo`: prints how many per second it ends.
 
 A program of its own, so that its threads burden nobody else's measurement.
 """
@@ -26,14 +26,14 @@ class Watch:
             self.ended, self.after_s = ended, time.perf_counter() - self.began
 
 
-def rate(count: int, workers: int, cpus: int, folder: str) -> float:
+def rate(count: int, workers: int, cpus: int, folder: str, output: str) -> float:
     """Jobs per second on so many workers, all of them successful."""
     with LocalCluster(folder) as cluster:
         for _ in range(workers):
             cluster.start_worker(WorkerConfig(cores=cpus))
         client = cluster.client()
         client.wait_for_jobs([client.submit(many_true(100))])
-        job = many_true(count)
+        job = many_echoes(count, output) if output else many_true(count)
         watch = Watch()
         failed = client.connection.wait_for_jobs([client.submit(job).id], watch)
         whole_s = time.perf_counter() - watch.began
@@ -50,6 +50,16 @@ def many_true(count: int) -> Job:
     return job
 
 
+def many_echoes(count: int, output: str) -> Job:
+    """One submission of so many `echo`, whose output and errors are files of their own."""
+    job = Job()
+    for number in range(count):
+        words, place = ["bash", "-c", f"echo {number}"], f"{output}/{number}"
+        job.program(words, stdout=f"{place}.out", stderr=f"{place}.err")
+    return job
+
+
 if __name__ == "__main__":
     with TemporaryDirectory(prefix="hq-", dir="/tmp") as folder:
-        print(rate(*map(int, sys.argv[1:]), folder=folder))
+        output = sys.argv[4] if len(sys.argv) > 4 else ""
+        print(rate(*map(int, sys.argv[1:4]), folder=folder, output=output))

@@ -7,7 +7,7 @@ import time
 
 from verdict import Verdict
 
-NAMES = ("latency", "throughput", "scheduler", "transfer")
+NAMES = ("latency", "throughput", "scheduler", "transfer", "batch")
 #: From the shortest to the longest queue, a decision may become this much dearer: noise of a
 #: shared machine and of memory caches, where a scan would make it a thousand times.
 FLAT = 3.0

@@ -39,9 +39,13 @@ def check_all_done(lab: Lab, ids: list[int]) -> None:
         raise RuntimeError(f"{len(wrong)} of {len(ids)} jobs are not done, such as job {wrong[0]}")
 
 
-def hyperqueue(count: int) -> float:
-    """Jobs per second of HyperQueue's local cluster, with as many workers as we have machines."""
+def hyperqueue(count: int, output: Path | None = None) -> float:
+    """Jobs per second of HyperQueue's local cluster, with as many workers as we have machines.
+
+    With `output`, they are `echo`, and what they print is kept in that folder.
+    """
     words = [str(HERE / "hyperqueue_peer.py"), str(count), str(len(MACHINES)), str(CPUS)]
+    words += [str(output)] if output else []
     with TemporaryDirectory(prefix="hq-", dir="/tmp") as folder:
         ran = subprocess.run(
             [sys.executable, *words],

@@ -11,6 +11,7 @@ import pytest
 from testbed.hosts import Hosts
 from testbed.leftovers import stop_all
 from testbed.slot import TestbedError
+from testbed.slurm import Slurm
 from testbed.tow import Tow
 
 #: Folders and files for `make test`, not for the inner loop: their tests start whole Engines or
@@ -48,12 +49,25 @@ def hosts() -> Iterator[Hosts]:
     hosts.down()
 
 
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Slurm]:
+    """A Slurm with its access node `cedar` and the nodes h2 to h4; as new for every test."""
+    slurm = Slurm()
+    try:
+        slurm.up()
+    except TestbedError as error:
+        pytest.fail(str(error), pytrace=False)
+    yield slurm
+    slurm.down()
+
+
 @pytest.fixture(autouse=True)
 def _hosts_as_new_afterwards(request: pytest.FixtureRequest) -> Iterator[None]:
     # Made before the other fixtures of a test, so it ends after the Engine that uses the hosts.
-    hosts = request.getfixturevalue("hosts") if "hosts" in request.fixturenames else None
+    names = [name for name in ("hosts", "slurm") if name in request.fixturenames]
+    made: list[Hosts] = [request.getfixturevalue(name) for name in names]
     yield
-    if hosts:
+    for hosts in made:
         hosts.restore()
         if "tow_home" in request.fixturenames:
             hosts.wipe()
@@ -75,8 +89,8 @@ def tow_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def tow(request: pytest.FixtureRequest, tow_home: Path, tmp_path: Path) -> Iterator[Tow]:
     """The real `tow`; it knows the ssh hosts when the test asks for `hosts`, and none otherwise."""
-    with_hosts = "hosts" in request.fixturenames
-    ssh_config = request.getfixturevalue("hosts").ssh_config if with_hosts else Path("/dev/null")
+    known = [name for name in ("hosts", "slurm") if name in request.fixturenames]
+    ssh_config = request.getfixturevalue(known[0]).ssh_config if known else Path("/dev/null")
     folder = tmp_path / "project"
     folder.mkdir()
     tow = Tow(tow_home, ssh_config, folder)

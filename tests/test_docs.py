@@ -14,7 +14,7 @@ from testbed.hosts import Hosts
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 from towline.cli.main import command_names, load
-from towline.cli.options import split_command
+from towline.cli.options import Parser, split_command
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -100,11 +100,18 @@ def understood(words: list[str]) -> bool:
     if name not in command_names():
         return name in ("help", "version")
     command = load(name)
+    if name == "batch":
+        reading, rest, _ = command.reader(rest)
+        return reads(reading, rest)
     if name in ("run", "exec"):
         rest, taken = split_command(rest, command.VALUED)
         rest += taken[:1] if name == "exec" else []
+    return reads(command.parser(), rest)
+
+
+def reads(parser: Parser, words: list[str]) -> bool:
     try:
-        command.parser().read(rest)
+        parser.read(words)
     except SystemExit:
         return False
     return True

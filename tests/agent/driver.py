@@ -26,9 +26,17 @@ class AgentError(Exception):
 class Driver:
     """One agent as a child process; `call` for replies, `events` collects the rest."""
 
-    def __init__(self, root: Path, python: str = sys.executable, **env: str) -> None:
+    def __init__(
+        self,
+        root: Path,
+        python: str = sys.executable,
+        code: str = START,
+        uid: int = 0,
+        base: str = "",
+        **env: str,
+    ) -> None:
         self.root = root
-        code = START.format(folder=str(REMOTE), root=str(root))
+        code = code.format(folder=str(REMOTE), root=str(root), uid=uid, base=base)
         self.process = subprocess.Popen(
             [python, "-B", "-c", code],
             stdin=subprocess.PIPE,

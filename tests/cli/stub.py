@@ -86,6 +86,46 @@ def job(id: int = 12, state: str = "running", **more: Any) -> dict[str, Any]:
     }
 
 
+def batch(name: str = "sweep", count: int = 4, **more: Any) -> dict[str, Any]:
+    """The view of a batch; `more` are numbers of jobs by state, and other fields."""
+    states = ("queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost")
+    counts = {state: more.pop(state, 0) for state in states}
+    over = sum(counts[state] for state in ("done", "failed", "stopped", "lost")) == count
+    return {
+        "name": name,
+        "cluster": "lab",
+        "owner": "me",
+        "folder": "/home/me",
+        "request": "[]",
+        "submitted": 1000.0,
+        "ended": 1012.5 if over else None,
+        "count": count,
+        "first": 12,
+        "max_parallel": 0,
+        "fail_fast": False,
+        "stopped": False,
+        "counts": counts,
+        "rate": 0.0,
+        "eta_s": None,
+        "machines": {},
+        "why": "",
+        "home": True,
+        "seq": 0,
+        **more,
+    }
+
+
+def event(seq: int, number: int, state: str, text: str = "", **more: Any) -> list[Any]:
+    """An event of the job with this number, which is of the line of the same number."""
+    machine, gpus = more.get("machine", "h1"), more.get("gpus", [])
+    return [seq, 1000.0, number, number, state, machine, gpus, more.get("code"), text]
+
+
+def frame(*events: list[Any], view: dict[str, Any], over: bool = False) -> Frame:
+    titles = {str(values[2]): f"cmd {values[3]}" for values in events}
+    return {"events": list(events), "titles": titles, "batch": view, "over": over}
+
+
 def _packed(frame: Frame) -> bytes:
     header, blob = frame if isinstance(frame, tuple) else (frame, b"")
     head = json.dumps(header).encode()
@@ -97,7 +137,8 @@ class Stub:
 
     def __init__(self, path: Path) -> None:
         self.asked: list[Asked] = []
-        self._routes: dict[str, list[Answer]] = {}
+        #: Many commands ask for batches beside jobs; most tests are about jobs.
+        self._routes: dict[str, list[Answer]] = {"GET /v1/batches": [answer({"batches": []})]}
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._server.bind(str(path))
         self._server.listen(32)

@@ -30,7 +30,7 @@ def test_status_in_a_pipe_is_plain_aligned_text(tow: Tow, stub: Stub) -> None:
 def test_status_without_jobs_says_how_to_start_one(tow: Tow, stub: Stub) -> None:
     stub.on("GET /v1/jobs", jobs())
     assert tow("status").stdout == "no jobs yet: tow run COMMAND starts one\n"
-    assert tow.json("status") == {"jobs": []}
+    assert tow.json("status") == {"jobs": [], "batches": []}
 
 
 def test_status_passes_its_filters_on(tow: Tow, stub: Stub) -> None:

@@ -76,15 +76,24 @@ def test_clusters_of_every_kind_are_read(user_file: Path) -> None:
     lab = config.clusters["lab"]
     assert isinstance(lab, MachinesCluster)
     assert lab.entries() == [
-        MachineEntry("gpu1", name="gpu1", folder="~/.towline", owners=["ann"]),
+        MachineEntry(
+            "gpu1",
+            name="gpu1",
+            folder="~/.towline",
+            owners=["ann"],
+            stagger=0.25,
+            quiet_hours="",
+        ),
         MachineEntry(
             "me@10.0.0.5:2222",
             name="five",
-            cpus=4.0,
-            mem="10G",
+            max_cpus=4.0,
+            max_mem="10G",
             gpus=[0],
             folder="~/.towline",
             owners=["ann"],
+            stagger=0.25,
+            quiet_hours="",
         ),
     ]
     assert config.clusters["big"] == SlurmCluster("login", "", {"partition": "long", "nice": 3})
@@ -233,7 +242,7 @@ def test_what_the_engine_does_is_not_set_by_a_project(
         (
             '[clusters.lab]\nmachines = [{ ssh = "a", cpu = 1 }]',
             "`clusters.lab.machines[0].cpu` is not a setting; did you mean `cpus`?",
-            "Settings in [clusters.lab.machines[0]]: ssh, name, cpus, mem, gpus, folder, owners",
+            "Settings in [clusters.lab.machines[0]]: ssh, name, key, max_cpus, max_mem, gpus, folder, owners, stagger, quiet_hours",
         ),
         ("[clusters.lab]\nmachines = 'a'", "`clusters.lab.machines` must be a list, not", ""),
         ("[clusters.lab]\nmachines = [1]", "`clusters.lab.machines[0]` must be a text", ""),
@@ -267,6 +276,16 @@ def test_what_the_engine_does_is_not_set_by_a_project(
         ("[defaults]\nretries = -1", "`defaults.retries` is wrong", ""),
         ("[defaults]\nenv = { A = 1 }", "`defaults.env.A` must be a text in quotes, not a wh", ""),
         ("[defaults]\nenv = { 'A B' = '1' }", "`defaults.env.A B` is not the name of a vari", ""),
+        (
+            "[clusters.lab]\nmachines = [{ ssh = 'a', cpus = 1, max_cpus = 2 }]",
+            "`clusters.lab.machines[0].cpus` is the older name of `max_cpus`, which is there as w",
+            "",
+        ),
+        (
+            "[clusters.lab]\nmachines = ['a']\nquiet_hours = '9-18'",
+            "`clusters.lab.machines[0].quiet_hours` is wrong: '9-18' are no hours of a day or we",
+            None,
+        ),
         ("aliases = { a = 1 }", "`aliases.a` must be a text in quotes, not a whole number", ""),
         ("default_cluster = 1", "`default_cluster` must be a text in quotes", ""),
         ("[snapshot]\nexclude = [1]", "`snapshot.exclude[0]` must be a text in quotes", ""),
@@ -301,3 +320,19 @@ def test_unreadable_files_are_said(tmp_path: Path) -> None:
         load_config(str(tmp_path / "latin"))
     with pytest.raises(ConfigError, match="cannot read"):
         load_config(str(tmp_path))
+
+
+def test_a_machine_has_its_own_pace_and_hours_or_those_of_its_cluster(user_file: Path) -> None:
+    user_file.write_text(
+        """
+        [clusters.lab]
+        machines = ["a", { ssh = "b", stagger = 0, quiet_hours = "" }, { ssh = "c", cpus = 3 }]
+        stagger = 2
+        quiet_hours = ["mon-fri 09:00-18:00", "sat,sun"]
+        """
+    )
+    lab = load_config(str(user_file)).clusters["lab"]
+    assert isinstance(lab, MachinesCluster)
+    quiet = ["mon-fri 09:00-18:00", "sat,sun"]
+    found = [(entry.stagger, entry.quiet_hours, entry.max_cpus) for entry in lab.entries()]
+    assert found == [(2, quiet, None), (0, "", None), (2, quiet, 3)]

@@ -55,6 +55,17 @@ def test_limits_come_from_the_configuration() -> None:
     entry = MachineEntry("gpu1", cpus=4, mem="10G", gpus=[0, 2])
     assert limits_of(entry) == Limits(4, 10240, (0, 2))
     assert limits_of(MachineEntry("gpu1")) == Limits()
+    newer = MachineEntry("gpu1", max_cpus=4, max_mem="10G", stagger=0.5, quiet_hours=["mon", "tue"])
+    day = 24 * 60
+    assert limits_of(newer) == Limits(4, 10240, None, 0.5, ((0, day), (day, 2 * day)))
+
+
+def test_in_quiet_hours_a_machine_is_closed_and_says_until_when() -> None:
+    limits = limits_of(MachineEntry("gpu1", quiet_hours="mon-fri 09:00-18:00", stagger=2))
+    at_ten = observe({}, None, {"cpus": 2}, limits=limits, name="gpu1", minute=10 * 60)
+    at_eight = observe({}, None, {"cpus": 2}, limits=limits, name="gpu1", minute=8 * 60)
+    assert at_ten.closed == "has quiet hours until 18:00"
+    assert (at_eight.closed, at_eight.stagger_s) == ("", 2.0)
 
 
 values = st.recursive(

@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> str:
 
 def submitted(store: Store, spec: JobSpec = SPEC) -> Job:
     job = jobs.accepted(next(iter(store.new_ids(1))), spec, 100.0)
-    store.commit({job.id: job}, {job.id}, [(job.id, "submitted")], 100.0)
+    store.commit({job.id: job}, {job.id}, [(job.id, "queued", "submitted")], 100.0)
     return job
 
 
@@ -68,7 +68,7 @@ def test_a_step_is_written_whole_or_not_at_all(path: str) -> None:
     job = submitted(store)
     other = jobs.accepted(job.id, SPEC, 100.0)  # the same number again: refused by the table
     with pytest.raises(sqlite3.IntegrityError):
-        store.commit({job.id: other}, {job.id}, [(job.id, "never")], 100.0)
+        store.commit({job.id: other}, {job.id}, [(job.id, "queued", "never")], 100.0)
     assert [text for _, text in store.history(job.id)] == ["submitted"]
 
 

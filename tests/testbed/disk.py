@@ -8,6 +8,10 @@ from pathlib import Path
 
 USER = "worker"
 UID = 7700
+#: Somebody else on the same hosts, for tests of sharing: `ssh neighbour@h1`.
+NEIGHBOUR = "neighbour"
+NEIGHBOUR_UID = 7701
+ACCOUNTS = {USER: UID, NEIGHBOUR: NEIGHBOUR_UID}
 #: Works only on a host whose sshd was told to accept passwords.
 PASSWORD = "let-me-in"
 _PASSWORD_HASH = (
@@ -71,8 +75,9 @@ def seed(upper: Path, name: str, hosts_file: str, host_key: bytes, client_key: b
         _hide_folder(upper, hidden)
     for tool in ("/usr/bin/nvidia-smi", f"/{GPU_TOOL}"):
         _hide_file(upper, tool)
-    for home, uid in (("/root", 0), (f"/home/{USER}", UID)):
-        authorize(upper / home[1:], uid, client_key)
+    authorize(upper / "root", 0, client_key)
+    for user, uid in ACCOUNTS.items():
+        authorize(upper / "home" / user, uid, client_key)
     _like_here(upper, "/etc/ssh")
     _accounts(upper / "etc")
     put(upper / "etc/hosts", hosts_file)
@@ -140,16 +145,18 @@ def _row(defaults: Mapping[str, object], given: Mapping[str, object]) -> list[st
 
 
 def _accounts(etc: Path) -> None:
-    here = {file: _without(f"/etc/{file}", USER) for file in ("passwd", "group")}
-    put(etc / "passwd", f"{here['passwd']}{USER}:x:{UID}:{UID}::/home/{USER}:/bin/bash\n")
-    put(etc / "group", f"{here['group']}{USER}:x:{UID}:\n")
+    users = [f"{user}:x:{uid}:{uid}::/home/{user}:/bin/bash\n" for user, uid in ACCOUNTS.items()]
+    groups = [f"{user}:x:{uid}:\n" for user, uid in ACCOUNTS.items()]
+    put(etc / "passwd", _others("/etc/passwd") + "".join(users))
+    put(etc / "group", _others("/etc/group") + "".join(groups))
     # Of this machine's passwords the host learns none; `*` is no password, but lets keys in.
-    put(etc / "shadow", f"{USER}:{_PASSWORD_HASH}:19000::::::\nroot:*:19000::::::\n", mode=0o640)
+    keys_only = "".join(f"{user}:*:19000::::::\n" for user in ("root", NEIGHBOUR))
+    put(etc / "shadow", f"{USER}:{_PASSWORD_HASH}:19000::::::\n{keys_only}", mode=0o640)
 
 
-def _without(file: str, name: str) -> str:
+def _others(file: str) -> str:
     lines = Path(file).read_text().splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith(f"{name}:"))
+    return "".join(line for line in lines if line.split(":")[0] not in ACCOUNTS)
 
 
 def _like_here(upper: Path, folder: str) -> Path:

@@ -109,12 +109,15 @@ class Hosts:
         self._changed.clear()
 
     def wipe(self) -> None:
-        """End every process of the worker on every running host, and empty its home and /tmp."""
+        """End every process of the users of every running host, and empty their homes and /tmp."""
         wait_until(lambda: not self._killed_workers(), timeout=10)
         for name in self._pids:
-            for folder in (self.home(name), self.root(name) / "tmp"):
-                disk.empty(folder)
-            disk.authorize(self.home(name), disk.UID, self._client_key())
+            disk.empty(self.root(name) / "tmp")
+            for user, uid in disk.ACCOUNTS.items():
+                home = self.root(name) / "home" / user
+                if home.is_dir():
+                    disk.empty(home)
+                    disk.authorize(home, uid, self._client_key())
 
     @property
     def ssh_config(self) -> Path:
@@ -326,7 +329,7 @@ class Hosts:
         found = []
         for pid in processes_in([NETNS / self._taken.link(name) for name in self.names]):
             try:
-                if os.stat(f"/proc/{pid}").st_uid == disk.UID:
+                if os.stat(f"/proc/{pid}").st_uid in disk.ACCOUNTS.values():
                     os.kill(pid, signal.SIGKILL)
                     found.append(pid)
             except (FileNotFoundError, ProcessLookupError):

@@ -7,11 +7,25 @@ through `report`. Starting is idempotent per attempt.
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
+from towline.agent.link import Link
 from towline.model.events import Fact
 from towline.model.job import Job
 from towline.model.request import Request
 
 Report = Callable[[Fact], None]
+
+
+class Guest(Protocol):
+    """Someone who uses the channel to a machine too: the queue whose access node it is."""
+
+    def is_busy(self) -> bool:
+        """Whether it matters to be connected again soon."""
+
+    async def greet(self, link: Link) -> None:
+        """The channel is open, for the first time or again."""
+
+    def heard(self, header: dict[str, Any]) -> None:
+        """The agent said something unasked."""
 
 
 class Backend(Protocol):

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from towline.agent.link import Link
-from towline.backends.base import Report
+from towline.backends.base import Guest, Report
 from towline.backends.channel import Channel
 from towline.backends.staging import Sending, stage
 from towline.errors import AgentError, HostError
@@ -81,13 +81,16 @@ class Driver:
         self.wanted: dict[str, Wanted] = {}
         #: Keys that start so are this Engine's; set once it knows of every process it wants.
         self.tidy_prefix = ""
+        #: Whether a process is wanted here under another name of the same machine.
+        self.wanted_elsewhere: Callable[[str], bool] = lambda key: False
+        self.guest: Guest | None = None
         self.channel = Channel(
             host,
             root,
             self._greet,
             self._down,
             self._event,
-            busy=lambda: bool(self.wanted),
+            busy=lambda: bool(self.wanted or (self.guest and self.guest.is_busy())),
             speaks_every_s=probe_every_s,
         )
         self._clock_offset = 0.0
@@ -174,13 +177,17 @@ class Driver:
         for wanted in list(self.wanted.values()):
             if not wanted.sent:
                 self._send_soon(wanted)
+        if self.guest is not None:
+            await self.guest.greet(link)
 
     async def _tidy(self, link: Link, raw: dict[str, Any]) -> None:
         """Stop what runs there though nobody wants it: an attempt given up for lost, say."""
         if not self.tidy_prefix:
             return
         running = [key for key in raw.get("jobs") or () if key.startswith(self.tidy_prefix)]
-        stale = [key for key in running if key not in self.wanted]
+        stale = [
+            key for key in running if key not in self.wanted and not self.wanted_elsewhere(key)
+        ]
         if stale:
             await link.ask("stop", keys=stale)
 
@@ -259,15 +266,19 @@ class Driver:
         task = self._staged.get(snapshot)
         return task is not None and task.done() and not task.cancelled() and not task.exception()
 
+    async def bring(self, link: Link, snapshots: tuple[str, ...]) -> None:
+        """After this they are on the machine."""
+        for snapshot in snapshots:
+            task = self._staged.get(snapshot)
+            if task is None or (task.done() and not self._is_staged(snapshot)):
+                task = self._staged[snapshot] = self._spawn(self._stage(link, snapshot))
+            await asyncio.shield(task)
+
     async def _stage_and_send(
         self, link: Link, snapshots: tuple[str, ...], some: list[Wanted]
     ) -> None:
         try:
-            for snapshot in snapshots:
-                task = self._staged.get(snapshot)
-                if task is None or (task.done() and not self._is_staged(snapshot)):
-                    task = self._staged[snapshot] = self._spawn(self._stage(link, snapshot))
-                await asyncio.shield(task)
+            await self.bring(link, snapshots)
         except AgentError as error:
             cause = "no_space" if error.code == "no_space" else "snapshot"
             for wanted in some:
@@ -317,9 +328,11 @@ class Driver:
                     self._started(wanted, at)
             for key, ending in header.get("ended", ()):
                 if wanted := self.wanted.get(key):
-                    self._end(wanted, self._ending(ending))
+                    self._end(wanted, self._ending(ending), _said(ending))
         elif kind == "probe":
             self.on_probe(self, header["raw"])
+        elif self.guest is not None:
+            self.guest.heard(header)
 
     def _hold(self, wanted: Wanted) -> None:
         wanted.held = True
@@ -347,12 +360,14 @@ class Driver:
             err_size=body.get("err_size") or 0,
         )
 
-    def _end(self, wanted: Wanted, ending: Ending) -> None:
+    def _end(self, wanted: Wanted, ending: Ending, said: tuple[bytes, bytes] | None = None) -> None:
         if self.wanted.pop(wanted.key, None) is not None and not wanted.settled:
-            self._report_end(wanted, ending)
+            self._report_end(wanted, ending, said)
 
-    def _report_end(self, wanted: Wanted, ending: Ending) -> None:
-        self.report(ProcessEnded(wanted.job, wanted.attempt, wanted.rank, ending))
+    def _report_end(
+        self, wanted: Wanted, ending: Ending, said: tuple[bytes, bytes] | None = None
+    ) -> None:
+        self.report(ProcessEnded(wanted.job, wanted.attempt, wanted.rank, ending, said))
 
     # --- small print -------------------------------------------------------------------------
 
@@ -374,3 +389,11 @@ class Driver:
             await awaitable
         except (HostError, AgentError):
             pass
+
+
+def _said(ending: dict[str, Any]) -> tuple[bytes, bytes] | None:
+    """What a job printed, where it came with its ending."""
+    match ending.get("said"):
+        case [str(out), str(err)]:
+            return out.encode("latin-1", "replace"), err.encode("latin-1", "replace")
+    return None

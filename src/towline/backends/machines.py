@@ -1,6 +1,7 @@
 """The backend for machines: this one and those reached by ssh, in one or several clusters."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
@@ -18,10 +19,15 @@ from towline.model.job import Ending, Job, key_of
 from towline.model.machine import Machine
 from towline.model.odd_text import original
 from towline.model.request import Request
-from towline.probes.machine import Limits, observe
+from towline.probes.claims import claim_of
+from towline.probes.machine import Limits, closed_at, observe
 from towline.snapshot.blobs import BlobStore
 
 _READ = 256 * 1024
+
+
+def minute_of_week(local: time.struct_time) -> int:
+    return (local.tm_wday * 24 + local.tm_hour) * 60 + local.tm_min
 
 
 class Membership:
@@ -104,9 +110,13 @@ class Machines:
                 self.probe_every_s,
                 member.lost_after_s,
             )
+            driver.wanted_elsewhere = self._wants
             if self._recovered:
                 driver.tidy_prefix = f"{self.engine_id}-"
         self.drivers[name].channel.open()
+
+    def _wants(self, key: str) -> bool:
+        return any(key in driver.wanted for driver in self.drivers.values())
 
     def leave(self, cluster: str) -> None:
         for name in [n for n, member in self.members.items() if cluster in member.clusters]:
@@ -131,6 +141,7 @@ class Machines:
         member = self.members.get(driver.name)
         if member is None or driver.link is None:
             return
+        minute = minute_of_week(time.localtime())
         held = [index for wanted in driver.wanted.values() for index in wanted.gpus]
         seen = observe(
             raw,
@@ -144,10 +155,13 @@ class Machines:
             before=self.seen.get(driver.name),
             ours=dict.fromkeys(held, True),
             engine=self.engine_id,
+            own={key for key, wanted in driver.wanted.items() if not wanted.settled},
+            minute=minute,
         )
         if driver.host.login() is None:
             # Whoever sits at this machine knows what it is busy with and wants the job now.
-            seen = replace(seen, foreign_cpus=0.0)
+            closed = closed_at(member.limits, minute)
+            seen = replace(seen, foreign_cpus=0.0, claimed_cpus=0.0, claimed_by="", closed=closed)
         self.seen[driver.name] = seen
         self.report(MachineSeen(seen))
 
@@ -222,10 +236,12 @@ class Machines:
         """For each rank, what to tell the agent; made late, since addresses are known only then."""
         assert job.attempt is not None
         attempt, spec = job.attempt, job.spec
+        needs = [need for _, _, need in request.processes()]
 
         def order(rank: int) -> dict[str, Any]:
             shared = shared_variables(job, request, self._addresses(job), port)
-            local = self.members[attempt.placement[rank].machine].host.login() is None
+            slot = attempt.placement[rank]
+            local = self.members[slot.machine].host.login() is None
             return {
                 "key": key_of(self.engine_id, job.id, attempt.number, rank),
                 "argv": [original(word) for word in spec.argv],
@@ -245,6 +261,7 @@ class Machines:
                 "links": spec.links,
                 "keep": spec.keep,
                 "folder": original(spec.folder) if spec.in_place else "",
+                "claim": claim_of(needs[rank], slot, self.seen.get(slot.machine)),
             }
 
         return [lambda rank=rank: order(rank) for rank in range(len(attempt.placement))]  # type: ignore[misc]

@@ -64,12 +64,14 @@ class Engine:
 
     def submit(self, ask: dict[str, Any], key: str) -> dict[str, Any]:
         """The job that the Engine made of `ask`; never two, however often it has to be asked."""
+        job: dict[str, Any] = self.once("/v1/jobs", {"jobs": [ask]}, key)["jobs"][0]
+        return job
+
+    def once(self, target: str, body: Any, key: str) -> Any:
+        """The answer to a submission, which the Engine recognises by its key if it has it."""
         while True:
             try:
-                job: dict[str, Any] = self._answer("POST", "/v1/jobs", {"jobs": [ask]}, key)[
-                    "jobs"
-                ][0]
-                return job
+                return self._answer("POST", target, body, key)
             except Gone:
                 self.check_key_known()
 

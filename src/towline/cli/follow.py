@@ -212,7 +212,7 @@ class Follow:
                 question = (
                     f"\njob {self.job_id} has not ended. [s]top it, [k]eep following, [d]etach? "
                 )
-                answer = _asked(question).strip().lower()
+                answer = asked(question).strip().lower()
             except KeyboardInterrupt:
                 tell("")
                 return self._detach(INTERRUPTED_CODE)
@@ -230,7 +230,7 @@ class Follow:
         return code
 
 
-def _asked(question: str) -> str:
+def asked(question: str) -> str:
     """A person's answer; the end of input counts as detaching."""
     from towline.cli.terminal import write
 

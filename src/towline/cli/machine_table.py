@@ -29,6 +29,9 @@ def _rows(machine: dict[str, Any]) -> Rows:
     if state != "online":
         return [[name, coloured, clusters, "", "", "", str(machine.get("reason") or "")]]
     gpus: list[Cell] = [_gpu(gpu) for gpu in machine.get("gpus") or []] or ["none"]
+    if machine.get("closed"):
+        coloured = ("closed", "yellow")
+        gpus.append((str(machine["closed"]), "yellow"))
     cpus = f"{_number(machine.get('cpus_free'))} of {_number(machine.get('cpus'))}"
     jobs = ", ".join(map(str, machine.get("jobs") or []))
     first: list[Cell] = [name, coloured, clusters, cpus, _memory(machine), jobs, gpus[0]]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "Run": {
         "run": "run a command as a job and follow it",
+        "batch": "run many commands as one batch and follow it",
         "attach": "follow a job again, from the start of its output",
         "stop": "stop jobs",
         "retry": "run ended jobs again",

@@ -7,10 +7,18 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from towline.config.settings import CLUSTER_KINDS, SECTIONS, Config, MachineEntry, MachinesCluster
+from towline.config.settings import (
+    CLUSTER_KINDS,
+    SECTIONS,
+    Config,
+    MachineEntry,
+    MachinesCluster,
+    hours_of,
+)
 from towline.config.targets import split_target
 from towline.errors import ConfigError, UsageError
 from towline.model.grammar import parse_request
+from towline.model.hours import parse_hours
 from towline.model.units import parse_duration_s, parse_memory_mb
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -25,6 +33,9 @@ _TYPE_NAMES = {
     "object": "a table",
     "null": "nothing",
 }
+
+#: Of a machine's settings: how files written for earlier versions call them.
+OLDER_NAMES = {"cpus": "max_cpus", "mem": "max_mem"}
 
 Raw = dict[str, Any]
 
@@ -116,6 +127,7 @@ class _Checker:
         for index, entry in enumerate(_list(cluster.get("machines"))):
             if isinstance(entry, dict):
                 self._keys(entry, MachineEntry, f"{path}.machines[{index}]")
+                self._one_name(entry, f"{path}.machines[{index}]")
         checked = self._convert(cluster, CLUSTER_KINDS[kind], path)
         if isinstance(checked, MachinesCluster):
             self._machines(checked, path)
@@ -131,13 +143,23 @@ class _Checker:
         for index, entry in enumerate(cluster.entries()):
             place = f"{path}.machines[{index}]"
             self._parse(split_target, entry.ssh, place)
-            if entry.mem:
-                self._parse(parse_memory_mb, entry.mem, f"{place}.mem")
+            if entry.max_mem:
+                given = cluster.machines[index]
+                key = "mem" if isinstance(given, MachineEntry) and given.mem else "max_mem"
+                self._parse(parse_memory_mb, entry.max_mem, f"{place}.{key}")
+            for text in hours_of(entry.quiet_hours):
+                self._parse(parse_hours, text, f"{place}.quiet_hours")
             if entry.label != entry.ssh and not NAME.match(entry.label):
                 self._fail(f"{place}.name", "may have letters, digits, `-`, `_` and `.` only")
             if entry.label in labels:
                 self._fail(place, f"names {entry.label} a second time")
             labels.add(entry.label)
+
+    def _one_name(self, raw: Raw, path: str) -> None:
+        """The older name of a setting stands for the newer one, not beside it."""
+        for old, new in OLDER_NAMES.items():
+            if old in raw and new in raw:
+                self._fail(f"{path}.{old}", f"is the older name of `{new}`, which is there as well")
 
     def _keys(self, raw: Any, struct: type[Any], path: str, also: tuple[str, ...] = ()) -> None:
         self._table(raw, path)
@@ -198,4 +220,4 @@ def _nearest(word: str, valid: list[str]) -> str:
 
 def _listing(path: str, valid: list[str]) -> str:
     where = f"in [{path}]" if path else "at the top"
-    return f"Settings {where}: {', '.join(valid)}"
+    return f"Settings {where}: {', '.join(name for name in valid if name not in OLDER_NAMES)}"

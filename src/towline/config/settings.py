@@ -12,17 +12,31 @@ Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0)]
 
 
+def hours_of(quiet_hours: str | list[str] | None) -> list[str]:
+    """`quiet_hours` as a list, however it was written."""
+    texts = [quiet_hours] if isinstance(quiet_hours, str) else quiet_hours or []
+    return [text for text in texts if text.strip()]
+
+
 class MachineEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One machine of a cluster, and how much of it Towline may use at most."""
 
     ssh: str
     name: str | None = None
-    cpus: Positive | None = None
-    mem: str | None = None
+    #: File of the ssh key that opens it; None: those that ssh finds itself.
+    key: str | None = None
+    max_cpus: Positive | None = None
+    max_mem: str | None = None
     #: Indexes of the GPUs that may be used; None: all.
     gpus: list[Count] | None = None
     folder: str | None = None
     owners: list[str] | None = None
+    #: Seconds between starts, and hours in which no job starts; None: as in the cluster.
+    stagger: Seconds | None = None
+    quiet_hours: str | list[str] | None = None
+    #: Older names of `max_cpus` and `max_mem`.
+    cpus: Positive | None = None
+    mem: str | None = None
 
     @property
     def label(self) -> str:
@@ -44,13 +58,17 @@ class MachinesCluster(
     owners: list[str] = field(default_factory=list)
     #: Name in the job's folder -> folder or file that is on the machines already.
     links: dict[str, str] = field(default_factory=dict)
+    #: Seconds between the starts of two jobs on one machine, once some have started at once.
+    stagger: Seconds = 0.25
+    #: Hours in which no job starts on these machines.
+    quiet_hours: str | list[str] = ""
 
     @property
     def kind(self) -> str:
         return "machines"
 
     def entries(self) -> list[MachineEntry]:
-        """Every machine in its long form, with the cluster's folder and owners filled in."""
+        """Every machine in its long form, with what the cluster says for all filled in."""
         return [self._entry(machine) for machine in self.machines]
 
     def _entry(self, machine: str | MachineEntry) -> MachineEntry:
@@ -58,11 +76,14 @@ class MachinesCluster(
         return MachineEntry(
             ssh=entry.ssh,
             name=entry.label,
-            cpus=entry.cpus,
-            mem=entry.mem,
+            key=entry.key,
+            max_cpus=entry.max_cpus or entry.cpus,
+            max_mem=entry.max_mem or entry.mem,
             gpus=entry.gpus,
             folder=entry.folder or self.folder,
             owners=self.owners if entry.owners is None else entry.owners,
+            stagger=self.stagger if entry.stagger is None else entry.stagger,
+            quiet_hours=self.quiet_hours if entry.quiet_hours is None else entry.quiet_hours,
         )
 
 

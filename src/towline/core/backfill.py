@@ -65,7 +65,7 @@ class Reservation:
         twins: dict[str, Room] = {}
         for room, want, gpus in self.seats:
             twin = twins.get(room.name) or twins.setdefault(room.name, room.copy())
-            if not room.up or not twin.accepts(want, gpus):
+            if not room.offered or not twin.accepts(want, gpus):
                 return None
             twin.take(HEAD, want, gpus)
         return self.seats
@@ -73,7 +73,7 @@ class Reservation:
     def see(self, room: Room) -> bool:
         """Follow a new observation of a kept machine; False if the head does not fit any more."""
         ghost = self.ghosts[room.name]
-        if room.machine is None or room.family is None or not room.up:
+        if room.machine is None or room.family is None or not room.up or room.shut:
             return False
         if not room.family.allows(self.bucket.cluster, self.bucket.owner):
             return False

@@ -12,10 +12,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from towline.core import jobs
+from towline.core.health import Health, Verdict
 from towline.core.scheduler import Scheduler, Waiting
 from towline.model.events import (
     Conclude,
     Fact,
+    Fed,
     FindAttempt,
     MachineGone,
     MachineRemoved,
@@ -40,11 +42,22 @@ class Step(Struct):
     changed: dict[int, Job] = field(default_factory=dict)
     #: Those of them that were submitted in this very step.
     fresh: set[int] = field(default_factory=set)
-    #: (job, sentence) for the history that `tow show` prints.
-    told: list[tuple[int, str]] = field(default_factory=list)
+    #: (job, its state, sentence) for the history that `tow show` prints.
+    told: list[tuple[int, str, str]] = field(default_factory=list)
     orders: list[Order] = field(default_factory=list)
     #: Attempts that will be followed by another.
     past: list[tuple[int, Attempt]] = field(default_factory=list)
+    #: When to ask again though nothing happens before.
+    wake_at: float | None = None
+    #: All that jobs printed that ended in this step, where it came with their ending.
+    said: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
+
+    def tell(self, job: Job, text: str) -> None:
+        self.told.append((job.id, job.state.value, text))
+
+    def remark(self, job: Job, text: str) -> None:
+        """A word that is not about the job, though it came of it."""
+        self.told.append((job.id, "remark", text))
 
 
 class Core:
@@ -57,14 +70,16 @@ class Core:
         self._requests: dict[int, Request] = {}
         #: job -> ranks of the present attempt that have started.
         self._started: dict[int, set[int]] = {}
+        self.health = Health(self._since)
         self._handlers: dict[type, Callable[[Any, float, Step], None]] = {
             Submitted: self._submitted,
+            Fed: self._fed,
             StopAsked: self._stop_asked,
             RetryAsked: self._retry_asked,
             Recovered: self._recovered,
             MachineSeen: lambda fact, now, step: self.scheduler.see(fact.machine),
-            MachineGone: lambda fact, now, step: self.scheduler.gone(fact.name),
-            MachineRemoved: lambda fact, now, step: self.scheduler.remove(fact.name),
+            MachineGone: self._machine_gone,
+            MachineRemoved: self._machine_removed,
             ProcessStarted: self._process_started,
             ProcessEnded: self._process_ended,
         }
@@ -73,7 +88,11 @@ class Core:
         step = Step()
         for fact in facts:
             self._handlers[type(fact)](fact, now, step)
+        self._judge(self.health.due(now))
         self._place(now, step)
+        step.wake_at = min(
+            filter(None, (self.scheduler.wake_at(), self.health.wake_at())), default=None
+        )
         return step
 
     # --- what people ask ---------------------------------------------------------------------
@@ -83,7 +102,14 @@ class Core:
         self._requests[job.id] = fact.request
         self._enqueue(job, step)
         step.fresh.add(job.id)
-        step.told.append((job.id, "submitted"))
+        step.tell(job, "submitted")
+
+    def _fed(self, fact: Fed, now: float, step: Step) -> None:
+        for job, request in fact.jobs:
+            if job.id not in self.jobs:
+                self._requests[job.id] = request
+                self.jobs[job.id] = job
+                self.scheduler.submit(self._waiting(job))
 
     def _stop_asked(self, fact: StopAsked, now: float, step: Step) -> None:
         for job_id in fact.ids:
@@ -94,10 +120,10 @@ class Core:
             if job.state.final:
                 self.scheduler.withdraw(job_id)
                 self._forget(job, step)
-                step.told.append((job_id, job.reason))
+                step.tell(job, job.reason)
             else:
                 self._keep(job, step)
-                step.told.append((job_id, "stop was asked for"))
+                step.tell(job, "stop was asked for")
                 step.orders.append(StopAttempt(job))
 
     def _retry_asked(self, fact: RetryAsked, now: float, step: Step) -> None:
@@ -106,8 +132,9 @@ class Core:
                 continue
             self._requests[ended.id] = request
             self._remember_attempt(ended, step)
-            self._enqueue(jobs.retried(ended), step)
-            step.told.append((ended.id, "retry was asked for"))
+            again = jobs.retried(ended)
+            self._enqueue(again, step)
+            step.tell(again, "retry was asked for")
 
     # --- what machines say -------------------------------------------------------------------
 
@@ -125,6 +152,14 @@ class Core:
             if job.state is State.STOPPING:
                 step.orders.append(StopAttempt(job))
 
+    def _machine_gone(self, fact: MachineGone, now: float, step: Step) -> None:
+        self.scheduler.gone(fact.name)
+        self._judge(self.health.answers_again(fact.name))
+
+    def _machine_removed(self, fact: MachineRemoved, now: float, step: Step) -> None:
+        self.scheduler.remove(fact.name)
+        self.health.forget(fact.name)
+
     def _process_started(self, fact: ProcessStarted, now: float, step: Step) -> None:
         job = self._current(fact.job, fact.attempt)
         if job is None or job.state is not State.STARTING:
@@ -132,8 +167,9 @@ class Core:
         started = self._started.setdefault(job.id, set())
         started.add(fact.rank)
         if len(started) == self._requests[job.id].process_count:
-            self._keep(jobs.running(job, fact.at), step)
-            step.told.append((job.id, f"running on {machines_of(job)}"))
+            job = jobs.running(job, fact.at)
+            self._keep(job, step)
+            step.tell(job, f"running on {machines_of(job)}")
 
     def _process_ended(self, fact: ProcessEnded, now: float, step: Step) -> None:
         job = self._current(fact.job, fact.attempt)
@@ -142,34 +178,52 @@ class Core:
         job = jobs.with_ending(job, fact.rank, fact.ending)
         if len(job.attempt.endings) == len(job.attempt.placement):  # type: ignore[union-attr]
             self._conclude(job, now, step)
+            if fact.said is not None and len(job.attempt.placement) == 1:  # type: ignore[union-attr]
+                step.said[job.id] = fact.said
             return
         if not fact.ending.ok and job.state is not State.STOPPING:
             job = jobs.stopping_the_rest(job, fact.rank, fact.ending)
-            step.told.append((job.id, job.reason))
+            step.tell(job, job.reason)
             step.orders.append(StopAttempt(job))
         self._keep(job, step)
 
     # --- what follows ------------------------------------------------------------------------
 
     def _conclude(self, job: Job, now: float, step: Step) -> None:
-        self.scheduler.release(job.id, now)
+        well, ran_s = jobs.ran(job)
+        self.scheduler.release(job.id, now, ran_s, well)
+        verdicts = self.health.ended(job, now)
         self._started.pop(job.id, None)
         step.orders.append(Conclude(job))
         job = jobs.concluded(job, now)
         if job.state.final:
             self._forget(job, step)
-            step.told.append((job.id, how_it_ended(job)))
+            step.tell(job, how_it_ended(job))
         else:
             self._remember_attempt(job, step)
             self._enqueue(job, step)
-            step.told.append((job.id, job.reason or "its start was void; waiting again"))
+            step.tell(job, job.reason or "its start was void; waiting again")
+        for remark in self._judge(verdicts):
+            step.remark(job, remark)
+
+    def _judge(self, verdicts: list[Verdict]) -> list[str]:
+        """Set machines aside or use them again; what to tell of it."""
+        for verdict in verdicts:
+            self.scheduler.set_aside(verdict.machine, verdict.closed, verdict.one)
+        return [verdict.remark for verdict in verdicts if verdict.remark]
+
+    def _since(self, job_id: int) -> float | None:
+        job = self.jobs.get(job_id)
+        return job.started if job is not None else None
 
     def _place(self, now: float, step: Step) -> None:
         for placed in self.scheduler.decide(now):
             job = jobs.placed(self.jobs[placed.id], placed.placement)
             self._keep(job, step)
+            self.health.started(job)
             step.orders.append(StartAttempt(job))
-            step.told.append((job.id, f"starting on {machines_of(job)}"))
+            if not job.spec.batch:  # of these there are very many
+                step.tell(job, f"starting on {machines_of(job)}")
 
     def _remember_attempt(self, job: Job, step: Step) -> None:
         if job.attempt is not None:

@@ -108,6 +108,8 @@ def reason(room: Room, bucket: Bucket, search: Search) -> str:
         return "does not answer"
     if not room.family.allows(bucket.cluster, bucket.owner):
         return f"is only for {', '.join(room.family.owners)}"
+    if room.shut:
+        return room.shut
     if room.name in search.barred:
         return "is avoided, because an earlier attempt failed there"
     wants = [want for _, want in bucket.groups]
@@ -118,6 +120,10 @@ def reason(room: Room, bucket: Bucket, search: Search) -> str:
     for want in wants:
         if search.choose(room, want) is None and isinstance(room.kept, Reservation):
             return f"kept free for job {room.kept.first_job()}, which is next"
+    if room.paced:
+        assert room.machine is not None
+        every = number(room.machine.stagger_s, 2)
+        return f"starts are paced, one every {every} s (the setting `stagger`)"
     if bucket.single:
         return "has room; jobs before it come first"
     return "has room, but not for all of its processes at once"
@@ -158,6 +164,8 @@ def shortage(room: Room, want: Want) -> str:
     assert room.machine is not None
     if room.held:
         return f"{jobs(room)} has the whole machine"
+    if want.exclusive and room.claimed_by and not room.processes:
+        return f"the whole machine is asked for, and jobs of {room.claimed_by} run there"
     if want.exclusive and room.processes:
         return f"the whole machine is asked for, and it is used by {jobs(room)}"
     if room.mem_free < want.mem:
@@ -206,6 +214,8 @@ def used_by(room: Room, gpu: GpuRoom) -> str:
     if ours:
         return "by " + " and ".join(ours)
     foreign = next(seen for seen in room.machine.gpus if seen.index == gpu.index)
+    if foreign.claimed_by:
+        return f"by jobs of {foreign.claimed_by}"
     if foreign.foreign_mem_mb:
         return f"by other programs ({size(foreign.foreign_mem_mb)})"
     return f"by other programs ({foreign.foreign_util:.0%})"
@@ -285,5 +295,5 @@ def size(mb: int) -> str:
     return f"{mb / 1024:.1f} GB" if mb >= 1024 else f"{max(0, mb)} MB"
 
 
-def number(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
+def number(value: float, digits: int = 1) -> str:
+    return f"{value:.{digits}f}".rstrip("0").removesuffix(".")

@@ -15,6 +15,7 @@ def check(scheduler: "Scheduler") -> None:
     for room in scheduler.pool.rooms.values():
         check_sums(room)
         check_index(room)
+        assert room.offered or room.name not in scheduler.pool.freed, room.name
         if not room.excused:
             check_not_over_full(room)
     check_jobs(scheduler)
@@ -42,7 +43,7 @@ def check_index(room: Room) -> None:
     shelf = room.family
     if isinstance(shelf, Shelf):
         assert shelf.rooms[room.name] is room
-        offered = room.up and not room.held
+        offered = room.offered and not room.held
         assert room.free_level == (free_level(room, shelf) if offered else None), room.name
         assert room.part_level == (part_level(room) if offered else None), room.name
 
@@ -103,6 +104,6 @@ def check_heads(scheduler: "Scheduler") -> None:
         assert head.bucket.cluster == cluster and head.bucket.count > 0
         for room in head.rooms():
             assert isinstance(room.kept, Reservation) and room.kept is head
-            assert scheduler.pool.rooms[room.name] is room and room.up
+            assert scheduler.pool.rooms[room.name] is room and room.up and not room.shut
             later = head.ghosts[room.name].jobs.keys() - {HEAD}
             assert later <= room.jobs.keys(), room.name

@@ -66,6 +66,14 @@ def with_ending(job: Job, rank: int, ending: Ending) -> Job:
     return replace(job, attempt=replace(job.attempt, endings=endings))
 
 
+def ran(job: Job) -> tuple[bool, float | None]:
+    """Whether all processes ended well, and for how long they ran, if that is known."""
+    assert job.attempt is not None
+    endings = job.attempt.endings.values()
+    spans = [ending.ended - ending.started for ending in endings if ending.started]
+    return all(ending.ok for ending in endings), max(spans, default=None)
+
+
 def concluded(job: Job, now: float) -> Job:
     """All processes have ended: what the job has become, or `queued` again for another attempt."""
     assert job.attempt is not None
@@ -128,7 +136,8 @@ def describe(ending: Ending) -> str:
     if ending.cause == "timeout":
         return "stopped at its time limit"
     if ending.cause == "oom":
-        return "killed because the machine ran out of memory"
+        used = f", when {ending.text}" if ending.text.startswith("it used") else ""
+        return f"killed because the machine ran out of memory{used}; ask for more with --mem"
     if ending.cause == "setup":
         return f"set-up failed with exit code {ending.code}" + (
             f": {ending.text}" if ending.text else ""
@@ -174,9 +183,10 @@ def _final(
         ended=max((e.ended for e in endings.values() if e.ended), default=now),
         exit_code=exit_code,
         reason=reason,
-        results=WANTED if job.spec.results and _made_something(endings) else "",
+        results=WANTED if job.spec.results and _has_results(job.spec, endings) else "",
     )
 
 
-def _made_something(endings: dict[int, Ending]) -> bool:
-    return any(e.started and (e.made or e.out_size or e.err_size) for e in endings.values())
+def _has_results(spec: JobSpec, endings: dict[int, Ending]) -> bool:
+    started = [ending for ending in endings.values() if ending.started]
+    return any(spec.whole or e.made or e.out_size or e.err_size for e in started)

@@ -52,7 +52,7 @@ class Search:
         self.hindered = False
 
     def may_use(self, room: Room) -> bool:
-        return room.up and room.family in self.shelves and room.name not in self.barred
+        return room.offered and room.family in self.shelves and room.name not in self.barred
 
     def rooms_for(self, want: Want) -> Iterator[Room]:
         rooms = candidates(self.shelves, want)
@@ -150,8 +150,11 @@ def total_rooms(shelves: list[Shelf], want: Want) -> Iterator[Room]:
 
 def bare(machine: Machine) -> Machine:
     """The machine as if nobody used it."""
-    gpus = tuple(replace(gpu, foreign_mem_mb=0, foreign_util=0.0) for gpu in machine.gpus)
-    return replace(machine, foreign_cpus=0.0, foreign_mem_mb=0, gpus=gpus)
+    gpus = tuple(
+        replace(gpu, foreign_mem_mb=0, foreign_util=0.0, claimed_by="", reserved=False)
+        for gpu in machine.gpus
+    )
+    return replace(machine, foreign_cpus=0.0, foreign_mem_mb=0, claimed_by="", gpus=gpus)
 
 
 def bare_room(room: Room) -> Room:

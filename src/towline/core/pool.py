@@ -12,6 +12,8 @@ from itertools import chain
 from operator import ge, itemgetter
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from towline.core.room import Family, Room
 from towline.core.want import CPU_OVERLOAD, Want, level
 from towline.model.machine import Gpu, Machine
@@ -164,9 +166,18 @@ class Pool:
 
     def ease(self, room: Room) -> None:
         """More may fit on a room than when every waiting job was last looked at."""
-        self.freed[room.name] = room
-        self.version += 1
-        self.news += 1
+        if room.offered:
+            self.freed[room.name] = room
+            self.version += 1
+            self.news += 1
+
+    def gate(self, room: Room) -> None:
+        """A room was opened to jobs or closed."""
+        self.index(room)
+        if room.offered:
+            self.ease(room)
+        else:
+            self.freed.pop(room.name, None)
 
     def knows(self, cluster: str) -> bool:
         return any(s.rooms and cluster in s.clusters for s in self._shelves.values())
@@ -186,7 +197,7 @@ class Pool:
         better = not room.up or old is None or improves(old, machine)
         if old is None or room.family is None or make_up(old) != make_up(machine):
             self._reshelve(room, machine)
-        elif not room.up:
+        elif not room.up or old.closed != machine.closed:
             self.make_up += 1
         assert room.family is not None
         room.up = True
@@ -197,6 +208,8 @@ class Pool:
         if better:
             self.relief += 1
             self.ease(room)
+        if not room.offered:
+            self.freed.pop(room.name, None)
         return room
 
     def gone(self, name: str) -> Room | None:
@@ -241,8 +254,7 @@ class Pool:
                 del self.rooms[name]
             return room
         self.index(room)
-        if room.up:
-            self.ease(room)
+        self.ease(room)
         return room
 
     def index(self, room: Room) -> None:
@@ -252,7 +264,7 @@ class Pool:
         if not isinstance(shelf, Shelf):
             return
         free = part = None
-        if room.up and not room.held:
+        if room.offered and not room.held:
             free, part = free_level(room, shelf), part_level(room)
         shelf.free.move(room, room.free_level, free)
         shelf.part.move(room, room.part_level, part)
@@ -339,27 +351,19 @@ def calm(old: Machine, new: Machine) -> Machine:
     gpus = new.gpus
     if len(old.gpus) == len(gpus):
         gpus = tuple(map(calm_gpu, old.gpus, gpus))
-    return Machine(
-        name=new.name,
-        cpus=new.cpus,
-        mem_mb=new.mem_mb,
+    return replace(
+        new,
         gpus=gpus,
         foreign_cpus=settle(old.foreign_cpus, new.foreign_cpus, SLACK_CPUS),
         foreign_mem_mb=settle(old.foreign_mem_mb, new.foreign_mem_mb, SLACK_MEM_MB),
-        clusters=new.clusters,
-        owners=new.owners,
-        aliases=new.aliases,
     )
 
 
 def calm_gpu(old: Gpu, new: Gpu) -> Gpu:
     if old == new:
         return old
-    return Gpu(
-        index=new.index,
-        model=new.model,
-        mem_mb=new.mem_mb,
-        uuid=new.uuid,
+    return replace(
+        new,
         foreign_mem_mb=settle(old.foreign_mem_mb, new.foreign_mem_mb, SLACK_MEM_MB),
         foreign_util=settle(old.foreign_util, new.foreign_util, SLACK_UTIL),
     )
@@ -374,10 +378,15 @@ def improves(old: Machine, new: Machine) -> bool:
     if make_up(old) != make_up(new):
         return True
     return (
-        new.foreign_cpus < old.foreign_cpus
+        (bool(old.closed) and not new.closed)
+        or (bool(old.claimed_by) and not new.claimed_by)
+        or new.foreign_cpus < old.foreign_cpus
         or new.foreign_mem_mb < old.foreign_mem_mb
         or any(
-            fresh.foreign_mem_mb < past.foreign_mem_mb or fresh.foreign_util < past.foreign_util
+            fresh.foreign_mem_mb < past.foreign_mem_mb
+            or fresh.foreign_util < past.foreign_util
+            or fresh.claimed_by != past.claimed_by
+            or fresh.reserved < past.reserved
             for past, fresh in zip(old.gpus, new.gpus, strict=True)
         )
     )

@@ -53,7 +53,17 @@ class Family:
 class GpuRoom:
     """One GPU: what is left of it, and who is on it."""
 
-    __slots__ = ("busy", "held", "index", "kind", "mem_free", "total", "users", "util_free")
+    __slots__ = (
+        "busy",
+        "held",
+        "index",
+        "kind",
+        "mem_free",
+        "others",
+        "total",
+        "users",
+        "util_free",
+    )
 
     def __init__(self, gpu: Gpu, kind: int) -> None:
         self.index = gpu.index
@@ -64,13 +74,18 @@ class GpuRoom:
         noise = max(NOISE_MEM_MB, NOISE_MEM_SHARE * gpu.mem_mb)
         #: Really used by programs that are not ours.
         self.busy = gpu.foreign_mem_mb > noise or gpu.foreign_util * 1000 >= NOISE_UTIL
+        #: Jobs of other Engines: 0 if none were given a part of it, 2 if they have it alone.
+        self.others = 2 if gpu.reserved else 1 if gpu.claimed_by else 0
+        self.busy = self.busy or self.others > 0
         self.users = 0
         #: How many of the users reserved it; more than one only after a restart found it so.
         self.held = 0
 
     def takes(self, want: Want) -> bool:
+        if self.others == 2:
+            return False
         if want.reserved:
-            if self.users:
+            if self.users or self.others:
                 return False
             if want.whole:
                 return not self.busy
@@ -92,6 +107,7 @@ class GpuRoom:
         twin.mem_free = self.mem_free
         twin.util_free = self.util_free
         twin.busy = self.busy
+        twin.others = self.others
         twin.users = self.users
         twin.held = self.held
         return twin
@@ -101,6 +117,7 @@ class Room:
     """One machine, and what its jobs leave free. Without a family it is not known (any more)."""
 
     __slots__ = (
+        "aside",
         "cpu_free",
         "excused",
         "family",
@@ -113,6 +130,8 @@ class Room:
         "machine",
         "mem_free",
         "name",
+        "one_only",
+        "paced",
         "part_level",
         "processes",
         "total_level",
@@ -124,6 +143,12 @@ class Room:
         self.machine: Machine | None = None
         self.family: Family | None = None
         self.up = False
+        #: Why it is set aside, in words; empty: it is not.
+        self.aside = ""
+        #: It is tried out: after the next job that starts here it is set aside, with these words.
+        self.one_only = ""
+        #: Its starts are paced, and none is in hand now.
+        self.paced = False
         self.cpu_free = 0
         self.mem_free = 0
         self.gpus: list[GpuRoom] = []
@@ -141,6 +166,21 @@ class Room:
         self.free_level: tuple[int, ...] | None = None
         self.part_level: tuple[int, ...] | None = None
         self.total_level: tuple[int, ...] | None = None
+
+    @property
+    def claimed_by(self) -> str:
+        """Whose jobs, of other Engines, run here."""
+        return self.machine.claimed_by if self.machine is not None else ""
+
+    @property
+    def shut(self) -> str:
+        """Why no job starts here for a good while, in words; empty: they may."""
+        return self.aside or (self.machine.closed if self.machine is not None else "")
+
+    @property
+    def offered(self) -> bool:
+        """Whether jobs may start here now, if they fit."""
+        return self.up and not self.paced and not self.shut
 
     def measure(self, machine: Machine, family: Family) -> None:
         """Take over an observation; what our jobs use is counted anew on it."""
@@ -162,7 +202,7 @@ class Room:
             self.cpu_free >= want.cpu
             and self.mem_free >= want.mem
             and not self.held
-            and not (want.exclusive and self.processes)
+            and not (want.exclusive and (self.processes or self.claimed_by))
             and self.family is not None
         )
 

@@ -13,6 +13,7 @@ from towline.core.backfill import Reservation
 from towline.core.bucket import Bucket, Waiting
 from towline.core.explain import Explanation, closest, explain_waiting, why_not_now
 from towline.core.fairshare import Penalties, Shares
+from towline.core.gates import Gates
 from towline.core.invariants import check
 from towline.core.placement import Groups, Lacking, Search, Seat, ever_fits
 from towline.core.pool import Pool
@@ -39,6 +40,7 @@ class Running(Struct, frozen=True):
     owner: str
     weight: float
     placement: Placement
+    started: float
     #: When its time limit ends it; infinite without one.
     ends: float
 
@@ -46,6 +48,7 @@ class Running(Struct, frozen=True):
 class Scheduler:
     def __init__(self) -> None:
         self.pool = Pool()
+        self.gates = Gates(self.pool)
         self.queue = Queue()
         self.shares = Shares()
         self.penalties = Penalties(self.shares)
@@ -83,17 +86,25 @@ class Scheduler:
         self.queue.drop(job_id)
         return True
 
-    def release(self, job_id: int, now: float) -> None:
-        """Free what a job has; unknown jobs have nothing."""
+    def release(
+        self, job_id: int, now: float, ran_s: float | None = None, well: bool = True
+    ) -> None:
+        """Free what a job has; unknown jobs have nothing.
+
+        `ran_s` is how long its processes ran, if that is known better than from its start.
+        """
         job = self.running.pop(job_id, None)
         if job is None:
             return
+        ran_s = now - job.started if ran_s is None else ran_s
         self.shares.stop(job.owner, job.weight, now)
         self.penalties.pop(job.owner, None)
         for name in dict.fromkeys(slot.machine for slot in job.placement):
             room = self.pool.give(job_id, name)
-            if room is not None and isinstance(room.kept, Reservation):
-                room.kept.ghosts[name].give(job_id)
+            if room is not None:
+                if isinstance(room.kept, Reservation):
+                    room.kept.ghosts[name].give(job_id)
+                self.gates.ended(room, ran_s, well, now)
 
     def adopt(self, job: Waiting, placement: Placement, started: float) -> None:
         """Count a job that runs already, even where it does not fit."""
@@ -109,9 +120,14 @@ class Scheduler:
 
     def see(self, machine: Machine) -> None:
         """Take over an observation of a machine."""
+        known = self.pool.rooms.get(machine.name)
+        was_shut = known.shut if known is not None else ""
         room = self.pool.see(machine)
         if room is not None:
-            self._follow(room)
+            if room.shut and not was_shut:
+                self._lost_room(room)
+            else:
+                self._follow(room)
 
     def gone(self, name: str) -> None:
         """A machine does not answer: nothing new goes there, what runs there stays counted."""
@@ -122,12 +138,41 @@ class Scheduler:
     def remove(self, name: str) -> None:
         """A machine is no longer part of any cluster."""
         room = self.pool.remove(name)
+        self.gates.forget(name)
         if room is not None:
             self._lost_room(room)
+
+    def set_aside(self, name: str, why: str, one_only: bool = False) -> None:
+        """Start nothing more on a machine (or one job, to try it out); no words: as before."""
+        room = self.pool.rooms.get(name)
+        if room is None:
+            return
+        was_shut = room.shut
+        room.aside, room.one_only = ("", why) if one_only else (why, "")
+        self.pool.make_up += 1
+        self.pool.relief += 1
+        self.pool.gate(room)
+        if room.shut and not was_shut:
+            self._lost_room(room)
+
+    def closed(self, name: str) -> str:
+        """Why no job starts on a machine for a while, in words; empty if they may."""
+        room = self.pool.rooms.get(name)
+        return self.aside(name) or room.shut if room is not None else ""
+
+    def aside(self, name: str) -> str:
+        """Why a machine is set aside or being tried out, in words; empty if it is not."""
+        room = self.pool.rooms.get(name)
+        return room.aside or room.one_only if room is not None else ""
+
+    def wake_at(self) -> float | None:
+        """When there may be something to decide though nothing happens before."""
+        return self.gates.wake_at() if self.queue.waiting else None
 
     def decide(self, now: float, most: int = 1000) -> list[Placed]:
         """All jobs that can start now, at most `most`; what they need is taken."""
         started: list[tuple[int, Placement]] = []
+        self.gates.open_due(now)
         again = True
         while again and len(started) < most:
             self._turns += 1
@@ -180,7 +225,9 @@ class Scheduler:
         if bucket.avoid and bucket.barred_at != self.pool.make_up:
             shelves = self.pool.shelves(bucket.cluster, bucket.owner)
             lacking = ever_fits(
-                shelves, bucket.groups, lambda room: room.up and room.name not in bucket.avoid
+                shelves,
+                bucket.groups,
+                lambda room: room.up and not room.shut and room.name not in bucket.avoid,
             )
             bucket.barred = bucket.avoid if lacking is None else ()
             bucket.barred_at = self.pool.make_up
@@ -199,6 +246,10 @@ class Scheduler:
             kept = room.kept
             if isinstance(kept, Reservation) and kept.binds(bucket, limit_s, now):
                 kept.ghosts[room.name].take(job_id, want, gpus)
+        for name in dict.fromkeys(slot.machine for slot in placement):
+            room = self.pool.rooms[name]
+            if not self.gates.started(room, job_id, now):
+                self._lost_room(room)
         self.queue.drop(job_id)
         wants = [want for _, want, _ in seats]
         self._run(job_id, bucket.owner, placement, wants, now, limit_s)
@@ -207,8 +258,7 @@ class Scheduler:
     def let_go(self, cluster: str) -> None:
         """Drop a cluster's reservation; others may try the machines it kept."""
         for room in self.heads.pop(cluster).let_go():
-            if room.up:
-                self.pool.ease(room)
+            self.pool.ease(room)
 
     def ends(self, job_id: int) -> float:
         return self.running[job_id].ends
@@ -228,7 +278,7 @@ class Scheduler:
     ) -> None:
         weight = sum(want.weight for want in wants)
         ends = started + limit_s if limit_s else inf
-        self.running[job_id] = Running(owner, weight, placement, ends)
+        self.running[job_id] = Running(owner, weight, placement, started, ends)
         self.shares.start(owner, weight, started)
         self.penalties.pop(owner, None)
 

@@ -272,7 +272,7 @@ class Turn:
 
         def usable(room: Room) -> bool:
             mine = room.kept is None or room.kept is old
-            return mine and room.up and room.name not in barred
+            return mine and room.up and not room.shut and room.name not in barred
 
         found = reserve(bucket, shelves, usable, scheduler.ends, self.now)
         if found is not None:

@@ -13,8 +13,10 @@ from towline.model.job import JobSpec
 from towline.model.odd_text import keepable
 from towline.model.request import Request
 from towline.model.units import parse_duration_s
+from towline.snapshot.folder import only_these
 
 _LONGEST_TITLE = 60
+_LONGEST_NAME = 200
 
 
 class JobAsk(Struct, forbid_unknown_fields=True):
@@ -44,6 +46,12 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     in_place: bool = False
     #: Job whose `keep` folder this one starts with.
     continued: int = 0
+    #: Only these paths below the folder travel, ignored ones too; None: all that is not ignored.
+    only: list[str] | None = None
+    #: What `back` names comes home even where it did not change.
+    whole: bool = False
+    #: Its results are in `job_results/<name>`.
+    name: str = ""
 
     def __repr__(self) -> str:
         return f"JobAsk({self.argv!r})"
@@ -64,9 +72,10 @@ def cluster_of(ask_cluster: str | None, config: Config) -> tuple[str, Cluster]:
 def snapshot_settings(ask: JobAsk, config: Config) -> SnapshotSettings:
     """What of the folder travels: the configuration's patterns and this submission's."""
     base = config.snapshot
-    return replace(
+    settings = replace(
         base, include=[*base.include, *ask.include], exclude=[*base.exclude, *ask.exclude]
     )
+    return settings if ask.only is None else only_these(settings, ask.only)
 
 
 def request_from(ask: JobAsk, config: Config) -> Request:
@@ -79,10 +88,8 @@ def request_from(ask: JobAsk, config: Config) -> Request:
 
 def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
     """All but the snapshot, which takes longer and comes after every check."""
-    if not ask.argv or not ask.argv[0]:
-        raise UsageError("there is no command to run", hint="tow run COMMAND [ARGUMENTS]")
-    if any("\0" in word for word in ask.argv):
-        raise UsageError("an argument contains a NUL character, which no program can be given")
+    check_words(ask.argv)
+    check_name(ask.name)
     name, cluster = cluster_of(ask.cluster, config)
     if not isinstance(cluster, MachinesCluster):
         raise UsageError(
@@ -97,9 +104,12 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
         cluster=name,
         owner=owner,
         request=format_request(request_from(ask, config)),
-        title=_title(ask),
+        title=title_of(ask.title if ask.title is not None else " ".join(ask.argv)),
         folder=keepable(ask.cwd),
-        env={key: keepable(value) for key, value in {**defaults.env, **_checked(ask.env)}.items()},
+        env={
+            key: keepable(value)
+            for key, value in {**defaults.env, **checked_variables(ask.env)}.items()
+        },
         setup=setup,
         time_s=parse_duration_s(limit) if limit else 0.0,
         grace_s=config.engine.grace_s,
@@ -108,21 +118,37 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
         links=dict(cluster.links),
         results=ask.results and not ask.in_place,
         back=tuple(keepable(path.strip("/")) for path in ask.back),
+        whole=ask.whole,
+        name=ask.name,
         priority=_number("--priority", ask.priority, defaults.priority, -1000, 1000),
     )
 
 
-def _title(ask: JobAsk) -> str:
-    words = ask.title if ask.title is not None else " ".join(ask.argv)
+def check_words(argv: list[str]) -> None:
+    if not argv or not argv[0]:
+        raise UsageError("there is no command to run", hint="tow run COMMAND [ARGUMENTS]")
+    if any("\0" in word for word in argv):
+        raise UsageError("an argument contains a NUL character, which no program can be given")
+
+
+def check_name(name: str) -> None:
+    """Names of results are names of files, in one folder."""
+    odd = "/" in name or "\0" in name or name.startswith(".") or not name.isprintable()
+    if name and (odd or len(name.encode(errors="replace")) > _LONGEST_NAME):
+        raise UsageError(f"{name!r} cannot be the name of a job", hint="letters, digits and ._-")
+
+
+def title_of(words: str) -> str:
+    """One line that is not too long."""
     line = "".join(c if c.isprintable() else " " for c in keepable(words).lstrip("\0"))
     return line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE - 1] + "…"
 
 
-def _checked(env: dict[str, str]) -> dict[str, str]:
+def checked_variables(env: dict[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if not name or "=" in name or "\0" in name + value:
             raise UsageError(f"{name!r} cannot be the name of a variable", hint="-e NAME=VALUE")
-    return env
+    return {name: keepable(value) for name, value in env.items()}
 
 
 def _number(option: str, typed: Any, default: int, least: int, most: int) -> int:

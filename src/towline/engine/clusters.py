@@ -1,8 +1,12 @@
 """From configured clusters to machines that are driven."""
 
+import asyncio
+import hashlib
 import os
+from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from towline.backends.machines import Machines, Membership
 from towline.config.paths import Paths
@@ -10,9 +14,14 @@ from towline.config.settings import Config, MachineEntry, MachinesCluster
 from towline.config.targets import THIS, split_target
 from towline.hosts.base import Host
 from towline.hosts.local import LocalHost
-from towline.hosts.ssh import SshHost
+from towline.hosts.ssh import SshHost, real_target
 from towline.probes.machine import limits_of
 from towline.store.store import Store
+
+#: How the names of clusters begin that are in no configuration; `:` cannot be in those that are.
+AD_HOC = "ad-hoc:"
+#: Programs that are asked at the same time where ssh would go.
+_QUESTIONS_AT_ONCE = 8
 
 
 class Clusters:
@@ -24,6 +33,9 @@ class Clusters:
         self.paths = paths
         self._joined: dict[str, bytes] = {}
         self._remembered: dict[str, bytes] = {}
+        #: Target as it is written -> where ssh really goes with it.
+        self._real: dict[str, tuple[str, ...]] = {}
+        self._questions = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
 
     def join(self, name: str, cluster: MachinesCluster, config: Config) -> None:
         """Connect to a cluster's machines, or bring what is known of them up to date."""
@@ -38,10 +50,65 @@ class Clusters:
         """After a restart: the clusters of unfinished jobs, as they were when last used."""
         for name, body in self.store.clusters().items():
             if name in names:
-                kind = tuple[MachinesCluster, dict[str, str], float]
-                cluster, aliases, lost_after_s = msgspec.json.decode(body, type=kind)
-                self._join(name, cluster, aliases, lost_after_s)
+                self._join(name, *decoded(body))
                 self._joined[name] = body
+
+    async def ad_hoc(self, entries: Iterable[MachineEntry], config: Config) -> str:
+        """Join a cluster of just these machines; its name, which the same machines have again."""
+        found = {entry.label: entry for entry in await self.recognised(entries, config)}
+        digest = hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()[:8]
+        self.join(AD_HOC + digest, MachinesCluster([*found.values()]), config)
+        return AD_HOC + digest
+
+    async def recognised(
+        self, entries: Iterable[MachineEntry], config: Config
+    ) -> list[MachineEntry]:
+        """The same machines, each under the one name it has here.
+
+        A machine that is configured too is that one: one agent, one room, the configured limits.
+        """
+        known = [
+            entry
+            for cluster in config.clusters.values()
+            if isinstance(cluster, MachinesCluster)
+            for entry in cluster.entries()
+        ]
+        labels = {entry.label: entry.ssh for entry in known}
+        return [
+            await self._configured(entry, known) or _with_own_name(entry, labels)
+            for entry in entries
+        ]
+
+    def remembered(self, name: str) -> MachinesCluster | None:
+        """An ad-hoc cluster that was joined before, by this Engine or an earlier one."""
+        body = self._joined.get(name) or self.store.clusters().get(name)
+        return decoded(body)[0] if body and name.startswith(AD_HOC) else None
+
+    async def _configured(
+        self, given: MachineEntry, known: list[MachineEntry]
+    ) -> MachineEntry | None:
+        """The configured machine that ssh reaches with what is given, under whatever name."""
+        targets = dict.fromkeys(entry.ssh for entry in known if entry.ssh != THIS)
+        if not targets or given.ssh == THIS:
+            return next((entry for entry in known if entry.ssh == given.ssh), None)
+        await asyncio.gather(*(self._ask_ssh(target) for target in [given.ssh, *targets]))
+        real = self._real.get(given.ssh)
+        return next((e for e in known if real and self._real.get(e.ssh) == real), None)
+
+    async def _ask_ssh(self, target: str) -> None:
+        host = self._host(target, target)
+        if target in self._real or not isinstance(host, SshHost):
+            return
+        async with self._questions:
+            asking = await asyncio.create_subprocess_exec(
+                *host.question(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            answer, _ = await asking.communicate()
+        if asking.returncode == 0:
+            self._real[target] = real_target(answer.decode(errors="replace"))
 
     def leave(self, name: str) -> None:
         self._joined.pop(name, None)
@@ -61,8 +128,18 @@ class Clusters:
             member.owners = tuple(entry.owners or ())
             member.aliases = tuple(sorted(aliases.items()))
             members.append(member)
+            self._take_over_key(member)
             self._remember(entry, lost)
         self.machines.join(name, members)
+
+    def _take_over_key(self, member: Membership) -> None:
+        """A key that was corrected counts for the machine as it is driven already."""
+        driver = self.machines.drivers.get(member.host.name)
+        if driver is None or not isinstance(driver.host, SshHost):
+            return
+        if isinstance(member.host, SshHost) and driver.host.key != member.host.key:
+            driver.host.key = member.host.key
+            driver.channel.redial()
 
     def find_machine(self, name: str) -> None:
         """Reach a machine that has jobs of ours, though it may be in no cluster any more."""
@@ -74,7 +151,7 @@ class Clusters:
     def _member(self, entry: MachineEntry, lost_after_s: float) -> Membership:
         local = entry.ssh == THIS
         root = os.path.join(self.paths.home, "machine") if local else str(entry.folder)
-        host = self._host(entry.label, entry.ssh)
+        host = self._host(entry.label, entry.ssh, entry.key)
         return Membership(host, root, limits_of(entry), lost_after_s)
 
     def _remember(self, entry: MachineEntry, lost_after_s: float) -> None:
@@ -83,8 +160,19 @@ class Clusters:
             self._remembered[entry.label] = body
             self.store.remember_machine(entry.label, body)
 
-    def _host(self, label: str, target: str) -> Host:
+    def _host(self, label: str, target: str, key: str | None = None) -> Host:
         if target == THIS:
             return LocalHost(label)
         destination, port = split_target(target)
-        return SshHost(label, destination, port, self.paths.ssh_dir)
+        return SshHost(label, destination, port, self.paths.ssh_dir, key)
+
+
+def decoded(body: bytes) -> tuple[MachinesCluster, dict[str, str], float]:
+    """A cluster as it was remembered: itself, short names for GPUs, when a machine is lost."""
+    return msgspec.json.decode(body, type=tuple[MachinesCluster, dict[str, str], float])
+
+
+def _with_own_name(entry: MachineEntry, labels: dict[str, str]) -> MachineEntry:
+    """The entry under a name that no other machine has."""
+    taken = labels.get(entry.label, entry.ssh) != entry.ssh
+    return replace(entry, name=f"{entry.label}~") if taken else entry

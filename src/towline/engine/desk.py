@@ -11,6 +11,7 @@ from towline.config.paths import Paths
 from towline.config.settings import MachinesCluster
 from towline.core.usage import usage_of
 from towline.engine.ask import cluster_of
+from towline.engine.batches import Batches
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
 from towline.engine.forwards import Forwards
@@ -42,6 +43,7 @@ class Desk:
         #: Requests that are being answered.
         self.visitors = 0
         self.intake = Intake(engine, machines, self.clusters, paths.config_file, self.owner)
+        self.batches = Batches(engine)
         self.results = Results(engine, machines, paths.home)
         self.versions = Versions(engine, self.intake, machines.blobs)
         self.housekeeping = Housekeeping(engine, machines, self.clusters, paths, self.is_idle)
@@ -53,11 +55,14 @@ class Desk:
         unfinished = self.engine.store.unfinished()
         forwards = self.engine.store.forwards()
         jobs = [*unfinished, *(self.engine.job(job) for _, job, _ in forwards)]
-        self.clusters.rejoin({job.spec.cluster for job in jobs})
+        batches = self.engine.store.batches.unfinished()
+        clusters = {job.spec.cluster for job in jobs} | {batch.base.cluster for batch in batches}
+        self.clusters.rejoin(clusters)
         for job in jobs:
             for slot in job.attempt.placement if job.attempt else ():
                 self.clusters.find_machine(slot.machine)
         await self.engine.recover()
+        self.batches.recover()
         self.machines.recovered()
         self.results.resume()
         await self.forwards.restore(forwards)
@@ -96,6 +101,8 @@ class Desk:
         job = self.engine.job(job_id)
         if job.state is not State.QUEUED:
             return {"text": _standing(job), "machines": []}
+        if job_id not in self.engine.core.jobs:
+            return {"text": f"it waits for its turn in batch {job.spec.batch}", "machines": []}
         told = self.engine.core.scheduler.explain(job_id, self.engine.clock())
         reasons = []
         for reason in told.reasons:
@@ -187,6 +194,7 @@ class Desk:
             "state": driver.channel.state,
             "reason": driver.error.text if driver.error else "",
             "hint": driver.error.hint if driver.error else "",
+            "closed": self.engine.core.scheduler.closed(driver.name),
             "jobs": jobs,
             "seen": driver.channel.since,
         }
@@ -197,7 +205,9 @@ class Desk:
         gpus = []
         for gpu in seen.gpus:
             users = [f"job {job}" for job in ours.gpu_jobs.get(gpu.index, ())]
-            if gpu.foreign_mem_mb > 0:
+            if gpu.claimed_by:
+                users.append(f"jobs of {gpu.claimed_by}")
+            elif gpu.foreign_mem_mb > 0:
                 users.append("other programs")
             taken = gpu.foreign_mem_mb + ours.gpu_mem_mb.get(gpu.index, 0)
             gpus.append(
@@ -220,6 +230,7 @@ class Desk:
 
     def logins(self, name: str, cwd: str | None) -> list[dict[str, Any]]:
         """How a person logs in to a machine, or to all machines of a cluster that want it."""
+        self.clusters.find_machine(name)
         drivers = [self.machines.drivers[name]] if name in self.machines.drivers else []
         if not drivers:
             _, drivers = self.intake.join(cwd, name)

@@ -25,6 +25,8 @@ async def examine(desk: Desk, cwd: str | None, cluster: str | None) -> AsyncIter
         for driver in drivers:
             async for step in examine_machine(driver):
                 yield {**step, "cluster": name}
+            for step in _accepting(desk, driver):
+                yield {**step, "cluster": name}
 
 
 async def examine_machine(driver: Driver) -> AsyncIterator[Step]:
@@ -63,6 +65,16 @@ def _step(
         "text": text,
         "hint": hint,
     }
+
+
+def _accepting(desk: Desk, driver: Driver) -> list[Step]:
+    """Whether jobs start there; nothing to say if they do."""
+    scheduler = desk.engine.core.scheduler
+    if aside := scheduler.aside(driver.name):
+        hint = "look at what the jobs that failed there say (`tow log`); it is tried again by itself"
+        return [_step("", driver.name, "jobs", False, aside, hint)]
+    closed = scheduler.closed(driver.name)
+    return [_step("", driver.name, "jobs", None, closed)] if closed else []
 
 
 def _reachable(driver: Driver, error: HostError | AgentError | None) -> Step:

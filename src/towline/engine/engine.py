@@ -11,6 +11,9 @@ import itertools
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from towline.backends.base import Backend
 from towline.core.decide import Core, Step
@@ -18,6 +21,7 @@ from towline.errors import NotFound
 from towline.model.events import (
     Conclude,
     Fact,
+    Fed,
     FindAttempt,
     MachineSeen,
     Order,
@@ -29,11 +33,12 @@ from towline.model.events import (
     Submitted,
 )
 from towline.model.grammar import parse_request
-from towline.model.job import Job, JobSpec
+from towline.model.job import WANTED, Job, JobSpec, State
 from towline.model.odd_text import keepable, original
 from towline.model.request import Request
 from towline.store.store import Store, Submission
 
+T = TypeVar("T")
 #: How remarks about results begin.
 KEPT, LEFT_OUT = "kept ", "left out "
 
@@ -57,8 +62,13 @@ class Engine:
         self._wake = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._watchers: dict[int, set[asyncio.Event]] = {}
+        self._alarm: asyncio.TimerHandle | None = None
         #: Called with each job that has ended, once that is written down.
         self.on_end: Callable[[Job], None] = lambda job: None
+        #: Puts into place what a job printed, before its end is written down; its new `results`.
+        self.bring_home: Callable[[Job, tuple[bytes, bytes]], str | None] = lambda job, said: None
+        #: Called with all jobs that one turn changed, once that is written down.
+        self.on_changed: Callable[[Iterable[Job]], None] = lambda jobs: None
         #: When anything last happened, for the idle exit.
         self.last_active = clock()
 
@@ -103,6 +113,7 @@ class Engine:
     async def _turn(self, facts: list[Fact], submissions: list[Submission]) -> None:
         now = self.clock()
         step = self.core.handle(facts, now)
+        self._set_alarm(step.wake_at, now)
         if step.changed or step.told:
             self.last_active = now
             await self._write(step, now, submissions)
@@ -114,16 +125,41 @@ class Engine:
             if job.state.final:
                 self.on_end(job)
             self._wake_watchers(job.id)
+        self.on_changed(step.changed.values())
+
+    def _set_alarm(self, wake_at: float | None, now: float) -> None:
+        """Take a turn then, though nothing happens before."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if wake_at is not None:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_later(max(0.0, wake_at - now), self._wake.set)
 
     def _wake_watchers(self, job_id: int) -> None:
         for watcher in self._watchers.get(job_id, ()):
             watcher.set()
 
     async def _write(self, step: Step, now: float, submissions: list[Submission]) -> None:
-        write = functools.partial(
-            self.store.commit, step.changed, step.fresh, step.told, now, step.past, submissions
-        )
-        await asyncio.get_running_loop().run_in_executor(self._writer, write)
+        def write() -> None:
+            self._bring_home(step)
+            self.store.commit(step.changed, step.fresh, step.told, now, step.past, submissions)
+
+        await self.in_turn(write)
+
+    def _bring_home(self, step: Step) -> None:
+        """What came with the endings; the rest is fetched later."""
+        for job_id, said in step.said.items():
+            job = step.changed[job_id]
+            results = self.bring_home(job, said) if job.results == WANTED else None
+            if results is not None:
+                step.changed[job_id] = job = replace(job, results=results)
+                if not job.spec.batch:
+                    step.tell(job, f"results: {results}")
+
+    async def in_turn(self, write: Callable[[], T]) -> T:
+        """Write something to the store, after what is being written."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, write)
 
     def _perform(self, order: Order) -> None:
         assert self.backend is not None
@@ -154,7 +190,13 @@ class Engine:
         return ids
 
     async def stop(self, ids: Iterable[int]) -> None:
-        await self.tell(StopAsked(tuple(ids)))
+        ids = tuple(ids)
+        outside = (self.store.job(job_id) for job_id in ids if job_id not in self.core.jobs)
+        waiting = [job for job in outside if job is not None and job.state is State.QUEUED]
+        if waiting:
+            # Far back in a batch: the core does not know of it yet.
+            self._facts.append(Fed(tuple((job, request_of(job.spec.request)) for job in waiting)))
+        await self.tell(StopAsked(ids))
 
     async def retry(self, ids: Iterable[int]) -> None:
         jobs = [self.job(job_id) for job_id in ids]

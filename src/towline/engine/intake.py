@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.config.load import load_config
-from towline.config.settings import Config, MachinesCluster, SnapshotSettings
+from towline.config.settings import Config, MachineEntry, MachinesCluster, SnapshotSettings
 from towline.core.scheduler import Waiting
 from towline.engine.ask import JobAsk, checked_folder, cluster_of, snapshot_settings, spec_from
 from towline.engine.clusters import Clusters
@@ -52,12 +52,25 @@ class Intake:
         self.owner = owner
         self.hashes = HashCache()
 
-    def config(self, cwd: str | None) -> Config:
-        return load_config(self.config_file, cwd)
+    def config(self, cwd: str | None, cluster: str | None = None) -> Config:
+        """The configuration, with the cluster that is asked for though it may not be in it."""
+        config = load_config(self.config_file, cwd)
+        made = self.clusters.remembered(cluster) if cluster else None
+        if made is None or not cluster:
+            return config
+        return replace(config, clusters={**config.clusters, cluster: made})
+
+    async def ad_hoc(self, cwd: str, entries: list[MachineEntry]) -> str:
+        """The name of a cluster of just these machines."""
+        return await self.clusters.ad_hoc(entries, self.config(checked_folder(cwd)))
+
+    def group(self) -> "_Group":
+        """Jobs that are submitted together."""
+        return _Group(self)
 
     def join(self, cwd: str | None, name: str | None) -> tuple[str, list[Driver]]:
         """Make sure a cluster's machines are (being) connected."""
-        config = self.config(cwd)
+        config = self.config(cwd, name)
         name, cluster = cluster_of(name, config)
         if not isinstance(cluster, MachinesCluster):
             return name, []
@@ -72,14 +85,14 @@ class Intake:
         known = self.engine.store.submission(key) if key else []
         if known:
             return [self.engine.job(job_id) for job_id in known]
-        batch = _Batch(self)
-        specs = [await batch.accept(ask) for ask in asks]
+        group = self.group()
+        specs = [await group.accept(ask) for ask in asks]
         ids = await self.engine.submit(specs, key)
         return [self.engine.job(job_id) for job_id in ids]
 
     async def plan(self, ask: JobAsk) -> dict[str, Any]:
         """What would be sent, and where it would go; nothing is done."""
-        config = self.config(checked_folder(ask.cwd))
+        config = self.config(checked_folder(ask.cwd), ask.cluster)
         spec = spec_from(ask, config, self.owner)
         await self.check_possible(spec, ask.cwd)
         snapshot = await self.snapshot(ask.cwd, snapshot_settings(ask, config))
@@ -161,7 +174,7 @@ class Intake:
         )
 
 
-class _Batch:
+class _Group:
     """Jobs submitted together: what they share is looked at once."""
 
     def __init__(self, intake: Intake) -> None:
@@ -173,9 +186,9 @@ class _Batch:
 
     async def accept(self, ask: JobAsk) -> JobSpec:
         intake = self.intake
-        folder = (ask.cwd, repr((ask.include, ask.exclude)))
+        folder = (ask.cwd, repr((ask.include, ask.exclude, ask.only)))
         if folder not in self._folders:
-            config = intake.config(checked_folder(ask.cwd))
+            config = intake.config(checked_folder(ask.cwd), ask.cluster)
             spec = spec_from(ask, config, intake.owner)
             # Everything that can be wrong is found before the folder is read.
             await self._check(spec, ask.cwd)

@@ -5,6 +5,7 @@ Nothing that is here is ever overwritten. Names from the other side stay below t
 
 import asyncio
 import contextlib
+import errno
 import filecmp
 import itertools
 import os
@@ -16,6 +17,7 @@ from msgspec import Struct, field
 
 from towline.backends.machines import Machines
 from towline.engine.engine import KEPT, LEFT_OUT, Engine, request_of
+from towline.engine.unchanged import unchanged_files
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.job import WANTED, Job
 from towline.model.odd_text import keepable, original
@@ -67,6 +69,7 @@ class Results:
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._fetching: dict[int, asyncio.Task[None]] = {}
         engine.on_end = self.fetch_soon
+        engine.bring_home = self.put_said
 
     def resume(self) -> None:
         """What an earlier Engine did not finish."""
@@ -114,7 +117,7 @@ class Results:
                 return
 
     def _note(self, job: Job, fetched: Fetched) -> None:
-        anything = fetched.files or fetched.bytes
+        anything = fetched.files or fetched.bytes or job.spec.whole
         results = keepable(fetched.folder) if anything else ""
         self.engine.note_results(job, results, fetched.remarks())
 
@@ -134,17 +137,40 @@ class Results:
                 await self._fetch_stream(job, rank, stream, name, fetched)
         return fetched
 
+    def put_said(self, job: Job, said: tuple[bytes, bytes]) -> str | None:
+        """Put into place all that a job printed, if it made nothing else; where it is now.
+
+        None leaves it to be fetched, which also mends what is half written when we are killed here.
+        """
+        assert job.attempt is not None
+        ending = job.attempt.endings[0]
+        more = job.spec.whole or ending.made != 0
+        if more or (ending.out_size, ending.err_size) != tuple(map(len, said)):
+            return None
+        folder = self._folder(job)
+        try:
+            for name, content in zip((f"{folder}.out", f"{folder}.err"), said, strict=True):
+                _write_new(name, content)
+        except OSError:
+            return None
+        return keepable(f"{folder}.out")
+
     def _folder(self, job: Job) -> str:
         home = original(job.spec.folder)
-        return os.path.join(home if os.path.isdir(home) else self.spare_folder, FOLDER, str(job.id))
+        top = home if os.path.isdir(home) else self.spare_folder
+        return os.path.join(top, FOLDER, original(job.spec.name) or str(job.id))
 
     async def _fetch_files(
         self, job: Job, rank: int, folder: str, back: tuple[str, ...], fetched: Fetched
     ) -> None:
         header, _ = await self.machines.file_operation(job, rank, "changed")
-        for entry in header["files"]:
+        found = header["files"]
+        if job.spec.whole:
+            os.makedirs(folder, exist_ok=True)
+            found = [*found, *await unchanged_files(self.machines, job, rank, found)]
+        for entry in found:
             name = entry["name"]
-            if back and not any(name == path or name.startswith(f"{path}/") for path in back):
+            if not _named(name, back):
                 continue
             target = inside(folder, name)
             if target is None:
@@ -158,6 +184,8 @@ class Results:
         self, job: Job, rank: int, entry: dict[str, Any], target: str, fetched: Fetched
     ) -> None:
         async def read(offset: int) -> tuple[bytes, bool]:
+            if "blob" in entry:
+                return self._at_home(entry["blob"], offset)
             header, blob = await self.machines.file_operation(
                 job, rank, "get", path=entry["name"], offset=offset, limit=_CHUNK
             )
@@ -174,6 +202,12 @@ class Results:
             return
         fetched.files += 1
         fetched.bytes += size
+
+    def _at_home(self, digest: str, offset: int) -> tuple[bytes, bool]:
+        with self.machines.blobs.open(digest) as source:
+            source.seek(offset)
+            piece = source.read(_CHUNK)
+            return piece, len(piece) < _CHUNK
 
     def _link(self, entry: dict[str, Any], folder: str, target: str, fetched: Fetched) -> None:
         """A link comes home only if it stays inside."""
@@ -197,6 +231,28 @@ class Results:
             return blob, len(blob) < _CHUNK
 
         fetched.bytes += await _download(read, path, 0o644, fetched, grows=True)
+
+
+def _named(name: str, back: tuple[str, ...]) -> bool:
+    """Whether one of these paths leads to it; no paths: to everything, as does `.`."""
+    if not back or "." in back:
+        return True
+    return any(name == path or name.startswith(f"{path}/") for path in back)
+
+
+def _write_new(path: str, content: bytes) -> None:
+    """Write a file that is not there yet."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        file = os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        file = os.open(path, flags, 0o644)
+    try:
+        if os.write(file, content) != len(content):
+            raise OSError(errno.ENOSPC, "written in part", path)
+    finally:
+        os.close(file)
 
 
 async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:

@@ -31,10 +31,19 @@ _PERSON_MUST_ACT = "run `tow login {name}` on a terminal"
 class SshHost:
     """`destination` is what ssh is given (a name of ~/.ssh/config, or user@host)."""
 
-    def __init__(self, name: str, destination: str, port: int | None, control_folder: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        destination: str,
+        port: int | None,
+        control_folder: str,
+        key: str | None = None,
+    ) -> None:
         self.name = name
         self.destination = destination
         self.port = port
+        #: The file of the one key to log in with; None: those that ssh finds itself.
+        self.key = key
         # A short hash, so that the path fits a socket whatever the machine is called.
         digest = hashlib.sha256(f"{destination}:{port}".encode()).hexdigest()[:12]
         #: Where `login()` leaves its master connection.
@@ -49,6 +58,10 @@ class SshHost:
         master = ["-o", "ControlMaster=yes", "-o", f"ControlPath={self.control_path}"]
         return self._ssh(*master, "-o", "ControlPersist=yes", "-f", "-N", "--", self.destination)
 
+    def question(self) -> list[str]:
+        """The argv that prints where ssh would go, for `real_target`; it does not go there."""
+        return self._ssh("-G", "--", self.destination)
+
     def _shared(self) -> list[str]:
         """Use a master that `login()` left behind, or the user's own; never become one."""
         options = ["-o", "ControlMaster=no"]
@@ -62,12 +75,22 @@ class SshHost:
             argv += ["-F", config]
         if self.port is not None:
             argv += ["-p", str(self.port)]
+        if self.key is not None:
+            # ssh replaces %-words in the names of key files.
+            path = os.path.expanduser(self.key).replace("%", "%%")
+            argv += ["-i", path, "-o", "IdentitiesOnly=yes"]
         # Keys stay on this machine; a dead connection is noticed within a minute at the latest.
         argv += ["-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ServerAliveInterval=15"]
         return [*argv, *rest]
 
     def failure(self, returncode: int | None, stderr: str) -> HostError:
         return explain_failure(self.name, self.destination, returncode, stderr)
+
+
+def real_target(answer: str) -> tuple[str, ...]:
+    """User, address and port, from what `ssh -G` printed: two names of one machine agree in it."""
+    told = dict(line.partition(" ")[::2] for line in answer.splitlines())
+    return tuple(told.get(word, "") for word in ("user", "hostname", "port"))
 
 
 def _changed_key(name: str, destination: str, last: str) -> HostError:

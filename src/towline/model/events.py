@@ -15,6 +15,12 @@ class Submitted(Struct, frozen=True):
     request: Request
 
 
+class Fed(Struct, frozen=True):
+    """The next jobs of a batch: the store has them all, the core only those that are next."""
+
+    jobs: tuple[tuple[Job, Request], ...]
+
+
 class StopAsked(Struct, frozen=True):
     ids: tuple[int, ...]
 
@@ -50,15 +56,26 @@ class ProcessStarted(Struct, frozen=True):
     at: float
 
 
+class AttemptWaits(Struct, frozen=True):
+    """A cluster with a queue of its own says why an attempt does not run now, in words."""
+
+    job: int
+    attempt: int
+    reason: str
+
+
 class ProcessEnded(Struct, frozen=True):
     job: int
     attempt: int
     rank: int
     ending: Ending
+    #: All that it printed, output and errors, if that is little and came with the ending.
+    said: tuple[bytes, bytes] | None = None
 
 
 Fact = (
     Submitted
+    | Fed
     | StopAsked
     | RetryAsked
     | Recovered
@@ -66,6 +83,7 @@ Fact = (
     | MachineGone
     | MachineRemoved
     | ProcessStarted
+    | AttemptWaits
     | ProcessEnded
 )
 

@@ -28,6 +28,21 @@ class State(StrEnum):
 FINAL = frozenset({State.DONE, State.FAILED, State.STOPPED, State.LOST})
 
 
+class Queueing(Struct, frozen=True, omit_defaults=True):
+    """How a job goes into the queue that its cluster has of its own."""
+
+    #: Kind of that cluster.
+    kind: str
+    #: Words for the command that queues it, one tuple for each kind of process.
+    options: tuple[tuple[str, ...], ...] = ()
+    #: The queue may start it again by itself after a failed node or for a more important job.
+    requeue: bool = False
+    #: A signal it gets some time before its limit, e.g. "USR1@120".
+    signal: str = ""
+    #: "resubmit": at its time limit it goes into the queue again, with what it kept.
+    on_timeout: str = ""
+
+
 class JobSpec(Struct, frozen=True, omit_defaults=True):
     """What the user asked for. Never changes once accepted."""
 
@@ -71,6 +86,15 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     #: Whether what it makes comes home, and which paths; no paths: all it made or changed.
     results: bool = True
     back: tuple[str, ...] = ()
+    #: What `back` names comes home even where the job did not change it.
+    whole: bool = False
+    #: Its results are in `job_results/<name>`; empty: under its number.
+    name: str = ""
+    #: The batch it belongs to, and which of its commands it is.
+    batch: str = ""
+    line: int = 0
+    #: None: Towline itself decides when and where it runs.
+    queue: Queueing | None = None
 
     def __repr__(self) -> str:
         return f"JobSpec({self.title or ' '.join(self.argv)!r} on {self.cluster})"
@@ -160,4 +184,6 @@ def view(job: Job) -> dict[str, Any]:
         "retries": job.spec.retries,
         "priority": job.spec.priority,
         "results": job.results,
+        "batch": job.spec.batch,
+        "line": job.spec.line,
     }

@@ -13,6 +13,10 @@ class Gpu(Struct, frozen=True):
     foreign_mem_mb: int = 0
     #: Share of the compute used by programs that are not our jobs, 0 to 1.
     foreign_util: float = 0.0
+    #: Whose jobs, of other Engines, were granted a part of it: "ann, bob".
+    claimed_by: str = ""
+    #: They have it for themselves alone.
+    reserved: bool = False
 
 
 class Machine(Struct, frozen=True):
@@ -22,15 +26,23 @@ class Machine(Struct, frozen=True):
     cpus: float
     mem_mb: int
     gpus: tuple[Gpu, ...] = ()
-    #: Used by programs that are not our jobs, measured.
+    #: Used by programs that are not our jobs, measured; or granted to them.
     foreign_cpus: float = 0.0
     foreign_mem_mb: int = 0
+    #: How much of `foreign_cpus` is what jobs of other Engines were granted, used or not.
+    claimed_cpus: float = 0.0
+    #: Whose jobs, of other Engines, run here: "ann, bob".
+    claimed_by: str = ""
     #: Clusters this machine is part of; a job names one.
     clusters: tuple[str, ...] = ()
     #: Who may use it; empty means everyone.
     owners: tuple[str, ...] = ()
     #: Short names for GPU models, lower case without spaces -> model text it stands for.
     aliases: tuple[tuple[str, str], ...] = ()
+    #: Seconds between the starts of jobs that run for long; 0: all at once.
+    stagger_s: float = 0.0
+    #: Why no job starts on it now, in words; empty: jobs may start.
+    closed: str = ""
 
 
 class Slot(Struct, frozen=True):

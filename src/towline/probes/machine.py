@@ -2,19 +2,21 @@
 
 `raw` is what the agent sends: {"time", "meminfo", "stat", "loadavg", "gpus", "gpu_apps",
 "jobs": {key: {"rss_mb", "cpu_s", "pids"}}}, and if it can, "own_cpu_s": the CPU seconds, ever
-growing, of the agent, its supervisors and the jobs that ended. Every part of it may be missing or
-not understood.
+growing, of the agent, its supervisors and the jobs that ended, and "claims": what jobs of others
+were granted. Every part of it may be missing or not understood.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from towline.config.settings import MachineEntry
+from towline.config.settings import MachineEntry, hours_of
+from towline.model import hours
 from towline.model.machine import Gpu, Machine
 from towline.model.units import parse_memory_mb
+from towline.probes.claims import Claim, beside, claims_of_others, users_of
 from towline.probes.cpu import busy_cpus, load
 from towline.probes.memory import parse_meminfo
 from towline.probes.nvidia import AppReading, GpuReading, parse_apps, parse_gpus
@@ -31,6 +33,10 @@ class Limits(Struct, frozen=True):
     cpus: float | None = None
     mem_mb: int | None = None
     gpus: tuple[int, ...] | None = None
+    #: Seconds between starts.
+    stagger_s: float = 0.0
+    #: Spans of the week in which no job starts.
+    quiet: tuple[hours.Span, ...] = ()
 
 
 ALL_OF_IT = Limits()
@@ -38,11 +44,22 @@ ALL_OF_IT = Limits()
 
 def limits_of(entry: MachineEntry) -> Limits:
     """The limits that the configuration sets for a machine."""
+    mem = entry.max_mem or entry.mem
     return Limits(
-        cpus=entry.cpus,
-        mem_mb=parse_memory_mb(entry.mem) if entry.mem else None,
+        cpus=entry.max_cpus or entry.cpus,
+        mem_mb=parse_memory_mb(mem) if mem else None,
         gpus=None if entry.gpus is None else tuple(entry.gpus),
+        stagger_s=entry.stagger or 0.0,
+        quiet=tuple(
+            span for text in hours_of(entry.quiet_hours) for span in hours.parse_hours(text)
+        ),
     )
+
+
+def closed_at(limits: Limits, minute: int) -> str:
+    """Why no job starts at a minute of the week, counted from Monday 00:00; empty if they may."""
+    end = hours.until(limits.quiet, minute)
+    return "" if end is None else f"has quiet hours until {hours.told(end, minute)}"
 
 
 def observe(
@@ -58,36 +75,72 @@ def observe(
     before: Machine | None = None,
     ours: Mapping[int, bool] | None = None,
     engine: str = "",
+    own: Collection[str] = (),
     own_cpu_s: float = 0.0,
+    minute: int = 0,
 ) -> Machine:
     """The machine as the core sees it.
 
     `before` is the observation made of `previous`; `ours` says which GPUs our jobs hold; with
-    `engine`, only jobs of that Engine are ours; `own_cpu_s` is what else of ours used the CPUs
-    between the two probes.
+    `engine`, only jobs of that Engine are ours; `own` are the keys of our jobs, whose claims we
+    count ourselves; `own_cpu_s` is what else of ours used the CPUs between the two probes;
+    `minute` is the minute of the week where the Engine is.
     """
-    jobs = _own_jobs(raw, engine)
-    seconds = _number(raw.get("time")) - _number((previous or {}).get("time"))
+    jobs, past = _own_jobs(raw, engine), previous or {}
     cpus = max(1.0, _number(hello.get("cpus")))
     may_cpus = limits.cpus or cpus
-    own = own_cpu_s + _own_seconds(raw, previous or {}, jobs, _own_jobs(previous or {}, engine))
-    busy = busy_cpus(_text((previous or {}).get("stat")), _text(raw.get("stat")), seconds)
-    if busy is not None:
-        others = min(max(0.0, busy - own / seconds), cpus)
-        foreign_cpus = _smoothed(_beyond(others, max(0.0, cpus - may_cpus)), before, seconds)
-    else:
-        foreign_cpus = before.foreign_cpus if before else _first_guess(raw, jobs, may_cpus)
-    mem_mb, foreign_mem_mb = _memory(raw, jobs, limits, before)
+    claims = claims_of_others(raw, past, own, cpus)
+    own_s = own_cpu_s + _own_seconds(raw, past, jobs, _own_jobs(past, engine))
+    busy = _busy_others(raw, past, own_s, cpus)
+    if busy is None and before is None:
+        busy = _first_guess(raw, jobs, may_cpus)
+    foreign_cpus, claimed = _cpus(busy, claims, cpus, max(0.0, cpus - may_cpus))
+    if before is not None:
+        foreign_cpus = _smoothed(
+            foreign_cpus, before, _seconds(raw, past) if busy is not None else 0
+        )
+    mem_mb, foreign_mem_mb = _memory(raw, jobs, limits, before, claims)
     return Machine(
         name=name,
         cpus=may_cpus,
         mem_mb=mem_mb,
-        gpus=_gpus(raw, jobs, limits, ours or {}),
-        foreign_cpus=round(foreign_cpus, 2),
+        gpus=_gpus(raw, jobs, limits, ours or {}, claims),
+        foreign_cpus=round(foreign_cpus + claimed, 2),
         foreign_mem_mb=foreign_mem_mb,
+        claimed_cpus=round(claimed, 2),
+        claimed_by=users_of(claims),
         clusters=clusters,
         owners=owners,
         aliases=aliases,
+        stagger_s=limits.stagger_s,
+        closed=closed_at(limits, minute) or _taken_whole(claims),
+    )
+
+
+def _taken_whole(claims: list[Claim]) -> str:
+    users = users_of(claim for claim in claims if claim.exclusive)
+    return f"a job of {users} has the whole machine" if users else ""
+
+
+def _seconds(raw: Raw, previous: Raw) -> float:
+    return _number(raw.get("time")) - _number(previous.get("time"))
+
+
+def _busy_others(raw: Raw, previous: Raw, own_s: float, cpus: float) -> float | None:
+    """CPUs that others used between two probes; None if that cannot be told."""
+    seconds = _seconds(raw, previous)
+    busy = busy_cpus(_text(previous.get("stat")), _text(raw.get("stat")), seconds)
+    return None if busy is None else min(max(0.0, busy - own_s / seconds), cpus)
+
+
+def _cpus(
+    busy: float | None, claims: list[Claim], cpus: float, kept_back: float
+) -> tuple[float, float]:
+    """CPUs that others use beyond what they were granted, and that they were granted."""
+    others, held = beside(busy or 0.0, [(claim.cpus, claim.busy_cpus) for claim in claims])
+    return (
+        _beyond(others, max(0.0, kept_back - held)),
+        min(_beyond(held, kept_back), 2 * cpus),
     )
 
 
@@ -122,11 +175,10 @@ def _beyond(used: float, kept_back: float) -> float:
     return max(0.0, used - kept_back)
 
 
-def _smoothed(value: float, before: Machine | None, seconds: float) -> float:
-    if before is None:
-        return value
+def _smoothed(value: float, before: Machine, seconds: float) -> float:
     weight = 1 - math.exp(-seconds / SMOOTHING_S)
-    return before.foreign_cpus + weight * (value - before.foreign_cpus)
+    measured = max(0.0, before.foreign_cpus - before.claimed_cpus)
+    return measured + weight * (value - measured)
 
 
 def _first_guess(raw: Raw, jobs: dict[str, Raw], cpus: float) -> float:
@@ -136,7 +188,7 @@ def _first_guess(raw: Raw, jobs: dict[str, Raw], cpus: float) -> float:
 
 
 def _memory(
-    raw: Raw, jobs: dict[str, Raw], limits: Limits, before: Machine | None
+    raw: Raw, jobs: dict[str, Raw], limits: Limits, before: Machine | None, claims: list[Claim]
 ) -> tuple[int, int]:
     """Memory that Towline may use, and how much of it others use, in MB."""
     found = parse_meminfo(_text(raw.get("meminfo")))
@@ -144,24 +196,33 @@ def _memory(
         return (before.mem_mb, before.foreign_mem_mb) if before else (0, 0)
     may = min(found.total_mb, limits.mem_mb or found.total_mb)
     own = sum(_number(job.get("rss_mb")) for job in jobs.values())
-    others = max(0.0, found.total_mb - found.available_mb - own)
+    measured = max(0.0, found.total_mb - found.available_mb - own)
+    others = sum(beside(measured, [(claim.mem_mb, claim.rss_mb) for claim in claims]))
     return may, min(may, int(_beyond(others, found.total_mb - may)))
 
 
 def _gpus(
-    raw: Raw, jobs: dict[str, Raw], limits: Limits, ours: Mapping[int, bool]
+    raw: Raw,
+    jobs: dict[str, Raw],
+    limits: Limits,
+    ours: Mapping[int, bool],
+    claims: list[Claim],
 ) -> tuple[Gpu, ...]:
     pids = {pid for job in jobs.values() for pid in _list(job.get("pids"))}
     apps = parse_apps(_text(raw.get("gpu_apps")))
     return tuple(
-        _gpu(reading, [app for app in apps if app.uuid == reading.uuid], pids, ours)
+        _gpu(reading, [app for app in apps if app.uuid == reading.uuid], pids, ours, claims)
         for reading in parse_gpus(_text(raw.get("gpus")))
         if reading.index is not None and (limits.gpus is None or reading.index in limits.gpus)
     )
 
 
 def _gpu(
-    reading: GpuReading, apps: list[AppReading], pids: set[int], ours: Mapping[int, bool]
+    reading: GpuReading,
+    apps: list[AppReading],
+    pids: set[int],
+    ours: Mapping[int, bool],
+    claims: list[Claim],
 ) -> Gpu:
     assert reading.index is not None
     own = [app for app in apps if app.pid in pids]
@@ -170,14 +231,32 @@ def _gpu(
     # the GPU is taken to be who uses it.
     held = bool(own) or (bool(ours.get(reading.index)) and not others)
     util = reading.util or 0.0
+    util = util if not held else util / 2 if others else 0.0
+    used_mb = _foreign_gpu_mb(reading.used_mb or 0, own, others, held)
+    here = [claim for claim in claims if reading.index in claim.gpus]
+    if here:
+        granted = [(claim.gpu_mem_mb, _listed_mb(claim, apps)) for claim in here]
+        used_mb = min(int(sum(beside(used_mb, granted))), reading.mem_mb or used_mb)
+        util = min(1.0, sum(beside(util, [(claim.gpu_util, None) for claim in here])))
     return Gpu(
         index=reading.index,
         model=reading.model,
         mem_mb=reading.mem_mb or 0,
         uuid=reading.uuid,
-        foreign_mem_mb=_foreign_gpu_mb(reading.used_mb or 0, own, others, held),
-        foreign_util=util if not held else util / 2 if others else 0.0,
+        foreign_mem_mb=used_mb,
+        foreign_util=util,
+        claimed_by=users_of(here),
+        reserved=any(claim.reserved for claim in here),
     )
+
+
+def _listed_mb(claim: Claim, apps: list[AppReading]) -> int | None:
+    """What a claimant's programs use of a GPU; None where that is not told."""
+    if claim.pids is None or not apps:
+        return None
+    listed = [app.used_mb for app in apps if app.pid in claim.pids]
+    known = [mb for mb in listed if mb is not None]
+    return sum(known) if len(known) == len(listed) else None
 
 
 def _foreign_gpu_mb(

@@ -13,7 +13,16 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from towline.agent.frames import encode_json
 from towline.engine.desk import Desk
 from towline.errors import TowlineError
-from towline.server.routes import clusters, engine, files, housekeeping, jobs, snapshots
+from towline.server.routes import (
+    batches,
+    clusters,
+    engine,
+    files,
+    housekeeping,
+    jobs,
+    limits,
+    snapshots,
+)
 from towline.server.wire import VERSION_HEADER, error_body
 from towline.version import __version__
 
@@ -26,10 +35,12 @@ def make_app(desk: Desk, retire: Any) -> Litestar:
         route_handlers=[
             *engine.ROUTES,
             *jobs.ROUTES,
+            *batches.ROUTES,
             *files.ROUTES,
             *clusters.ROUTES,
             *snapshots.ROUTES,
             *housekeeping.ROUTES,
+            *limits.ROUTES,
         ],
         state=State({"desk": desk, "retire": retire}),
         exception_handlers={TowlineError: _told, HTTPException: _http, Exception: _unexpected},

@@ -48,6 +48,11 @@ def number(request: Request[Any, Any, Any], name: str, default: int) -> int:
         raise UsageError(f"`{name}` takes a whole number, not {typed!r}") from None
 
 
+def idempotency_key(request: Request[Any, Any, Any]) -> str:
+    """What the sender calls this submission, so that asking again is safe."""
+    return str(request.headers.get("Idempotency-Key") or "")[:100]
+
+
 def frames(source: AsyncIterator[Frame]) -> Stream:
     """Frames as they come; an error becomes the last one. Closing the stream ends the source."""
 

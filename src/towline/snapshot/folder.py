@@ -2,8 +2,9 @@
 
 import os
 import stat
+from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from towline.config.settings import SnapshotSettings
 from towline.errors import UsageError
@@ -25,12 +26,25 @@ class Tree(Struct):
     is_git: bool = False
 
 
+class Selection(SnapshotSettings, frozen=True):
+    """Only these paths below the folder travel, whether git ignores them or not."""
+
+    only: tuple[str, ...] = ()
+
+
+def only_these(settings: SnapshotSettings, paths: Iterable[str]) -> Selection:
+    """The settings, narrowed to some paths below the folder; `.` is all of it."""
+    return Selection(**structs.asdict(settings), only=tuple(paths))
+
+
 def list_tree(folder: str, settings: SnapshotSettings | None = None) -> Tree:
     """The tree that a folder is part of; inside a git repository that is the whole of it."""
     settings = settings or SnapshotSettings()
     folder = os.path.realpath(folder)
     if not os.path.isdir(folder):
         raise UsageError(f"there is no folder {folder}")
+    if isinstance(settings, Selection):
+        return _selected(folder, settings)
     root = git.find_root(folder)
     if root:
         subfolder = _relative(folder, root)
@@ -43,6 +57,18 @@ def list_tree(folder: str, settings: SnapshotSettings | None = None) -> Tree:
     _refuse_too_wide(folder)
     lister = _Lister(folder, settings)
     lister.walk("")
+    return Tree(folder, "", lister.found)
+
+
+def _selected(folder: str, settings: Selection) -> Tree:
+    lister = _Lister(folder, settings, by_git=False)
+    for path in settings.only:
+        normal = os.path.normpath(path)
+        if normal == ".":
+            _refuse_too_wide(folder)
+            lister.walk("")
+        else:
+            lister.named(normal)
     return Tree(folder, "", lister.found)
 
 
@@ -68,8 +94,10 @@ def _refuse_too_wide(folder: str) -> None:
 
 
 class _Lister:
-    def __init__(self, root: str, settings: SnapshotSettings) -> None:
+    def __init__(self, root: str, settings: SnapshotSettings, by_git: bool = True) -> None:
         self.root = root
+        #: Of a repository inside, what git would not ignore; else all of it.
+        self.by_git = by_git
         self.found: dict[str, os.stat_result] = {}
         self.exclude = Patterns([*self._ignore_lines(), *settings.exclude])
         self.include = Patterns(settings.include)
@@ -129,6 +157,21 @@ class _Lister:
             if found is not None:
                 self.found[folder] = found
 
+    def named(self, path: str) -> None:
+        """One path that was named, with all below it; it must be there, and really inside."""
+        outside = os.path.isabs(path) or path.split("/")[0] == ".."
+        if outside or not self._is_real(os.path.dirname(path)):
+            raise UsageError(
+                f"{path} is not inside {self.root}", "Only what is below the folder can be sent."
+            )
+        found = self._lstat(path)
+        if found is None:
+            raise UsageError(f"there is no {path} in {self.root} to be sent")
+        if stat.S_ISDIR(found.st_mode):
+            self.walk(path)
+        else:
+            self.found[path] = found
+
     def walk(self, top: str) -> None:
         waiting = [top]
         while waiting:
@@ -145,7 +188,7 @@ class _Lister:
                     found = self._lstat(path)
                     if found is not None:
                         self.found[path] = found
-                elif os.path.lexists(os.path.join(self.root, path, ".git")):
+                elif self.by_git and os.path.lexists(os.path.join(self.root, path, ".git")):
                     self.git(git.list_files(os.path.join(self.root, path)), path + "/")
                 else:
                     waiting.append(path)

@@ -56,6 +56,18 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE jobs ADD COLUMN results TEXT NOT NULL DEFAULT '';
     CREATE INDEX jobs_with_results_wanted ON jobs (id) WHERE results = 'wanted';
     """,
+    # 3: batches; an event says which state it led to
+    """
+    CREATE TABLE batches (
+        name TEXT PRIMARY KEY,
+        first INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        body BLOB NOT NULL
+    ) WITHOUT ROWID;
+    ALTER TABLE jobs ADD COLUMN batch TEXT NOT NULL DEFAULT '';
+    CREATE INDEX jobs_alone ON jobs (id) WHERE batch = '';
+    ALTER TABLE events ADD COLUMN state TEXT NOT NULL DEFAULT '';
+    """,
 )
 
 

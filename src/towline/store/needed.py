@@ -5,7 +5,9 @@ from contextlib import closing
 
 _NEEDED = (
     "SELECT DISTINCT json_extract(CAST(spec AS TEXT), '$.snapshot'), "
-    "json_extract(CAST(spec AS TEXT), '$.keep') FROM jobs"
+    "json_extract(CAST(spec AS TEXT), '$.keep') FROM jobs "
+    "UNION SELECT json_extract(CAST(body AS TEXT), '$.base.snapshot'), "
+    "json_extract(CAST(body AS TEXT), '$.base.keep') FROM batches"
 )
 
 

@@ -11,45 +11,23 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import msgspec
 
 from towline.errors import EngineError
-from towline.model.job import Attempt, Job, JobSpec, State
+from towline.model.job import Attempt, Job
+from towline.store.batches import BatchRows
 from towline.store.migrations import MIGRATIONS, migrate, schema_version
-
-_encode = msgspec.json.Encoder().encode
-_decode_spec = msgspec.json.Decoder(JobSpec).decode
-_decode_attempt = msgspec.json.Decoder(Attempt).decode
-_decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
-
-#: The columns of a job's row that are fields of `Job`.
-_FIELDS = (
-    "id",
-    "state",
-    "submitted",
-    "started",
-    "ended",
-    "exit_code",
-    "reason",
-    "failures",
-    "stop_asked",
-    "spec",
-    "attempt",
-    "avoid",
-    "results",
+from towline.store.rows import (
+    FIELDS,
+    INSERT,
+    UPDATE,
+    decode_attempt,
+    encode,
+    insert_row,
+    job_of,
+    update_row,
 )
-_INSERT = (
-    "INSERT INTO jobs (id, owner, cluster, title, state, submitted, started, ended, exit_code, "
-    "reason, failures, stop_asked, spec, attempt, avoid, results) "
-    "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-)
-_UPDATE = (
-    "UPDATE jobs SET state=?, started=?, ended=?, exit_code=?, reason=?, failures=?, stop_asked=?, "
-    "attempt=?, avoid=?, results=? WHERE id=?"
-)
-
 
 #: What the submitter called it, and the first and the number of its jobs.
 Submission = tuple[str, int, int]
@@ -71,6 +49,8 @@ class Store:
             )
         migrate(self._db)
         self._reader = _open(path)
+        #: What is remembered of batches.
+        self.batches = BatchRows(self._db, self._reader, self.transaction)
         self.engine_id = self._meta("engine", lambda: secrets.token_hex(4))
         self._next_id = self._db.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()[0] + 1
 
@@ -81,7 +61,7 @@ class Store:
     # --- writing -----------------------------------------------------------------------------
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """All or nothing; the lock keeps two threads out of each other's transaction."""
         with self._writing, self._db:
             self._db.execute("BEGIN IMMEDIATE")
@@ -97,7 +77,7 @@ class Store:
         self,
         changed: Mapping[int, Job],
         fresh: Collection[int],
-        told: Iterable[tuple[int, str]],
+        told: Iterable[tuple[int, str, str]],
         now: float,
         past: Iterable[tuple[int, Attempt]] = (),
         submissions: Iterable[Submission] = (),
@@ -106,24 +86,24 @@ class Store:
 
         `fresh` are the jobs that have no row yet, `past` are attempts that others follow.
         """
-        inserts = [_insert_row(job) for job in changed.values() if job.id in fresh]
-        updates = [_update_row(job) for job in changed.values() if job.id not in fresh]
-        with self._transaction():
-            self._db.executemany(_INSERT, inserts)
-            self._db.executemany(_UPDATE, updates)
+        inserts = [insert_row(job) for job in changed.values() if job.id in fresh]
+        updates = [update_row(job) for job in changed.values() if job.id not in fresh]
+        with self.transaction():
+            self._db.executemany(INSERT, inserts)
+            self._db.executemany(UPDATE, updates)
             self._db.executemany(
                 "INSERT OR REPLACE INTO attempts VALUES (?,?,?)",
-                [(job, attempt.number, _encode(attempt)) for job, attempt in past],
+                [(job, attempt.number, encode(attempt)) for job, attempt in past],
             )
             self._db.executemany("INSERT INTO submissions VALUES (?,?,?)", submissions)
             self._db.executemany(
-                "INSERT INTO events (at, job, text) VALUES (?,?,?)",
-                [(now, job, text) for job, text in told],
+                "INSERT INTO events (at, job, state, text) VALUES (?,?,?,?)",
+                [(now, *one) for one in told],
             )
 
     def note_results(self, job_id: int, results: str, now: float, told: Iterable[str]) -> None:
         """What came home of a job that has ended."""
-        with self._transaction():
+        with self.transaction():
             self._db.execute("UPDATE jobs SET results=? WHERE id=?", (results, job_id))
             self._db.executemany(
                 "INSERT INTO events (at, job, text) VALUES (?,?,?)",
@@ -132,31 +112,31 @@ class Store:
 
     def remember_environment(self, environ: Mapping[str, str]) -> str:
         """Keep a submitter's environment once, however many jobs share it."""
-        body = _encode(dict(sorted(environ.items())))
+        body = encode(dict(sorted(environ.items())))
         digest = hashlib.sha256(body).hexdigest()
-        with self._transaction():
+        with self.transaction():
             self._db.execute("INSERT OR IGNORE INTO environments VALUES (?,?)", (digest, body))
         return digest
 
     def remember_cluster(self, name: str, body: bytes) -> None:
-        with self._transaction():
+        with self.transaction():
             self._db.execute("INSERT OR REPLACE INTO clusters VALUES (?,?)", (name, body))
 
     def forget_cluster(self, name: str) -> None:
-        with self._transaction():
+        with self.transaction():
             self._db.execute("DELETE FROM clusters WHERE name=?", (name,))
 
     def remember_machine(self, name: str, body: bytes) -> None:
         """How a machine is reached: its jobs are found again even if it left the configuration."""
-        with self._transaction():
+        with self.transaction():
             self._db.execute("INSERT OR REPLACE INTO machines VALUES (?,?)", (name, body))
 
     def remember_forward(self, local: int, job: int, port: int) -> None:
-        with self._transaction():
+        with self.transaction():
             self._db.execute("INSERT OR REPLACE INTO forwards VALUES (?,?,?)", (local, job, port))
 
     def forget_forward(self, local: int) -> None:
-        with self._transaction():
+        with self.transaction():
             self._db.execute("DELETE FROM forwards WHERE local=?", (local,))
 
     def _meta(self, key: str, make: Callable[[], str]) -> str:
@@ -165,7 +145,7 @@ class Store:
             value: str = row[0]
             return value
         value = make()
-        with self._transaction():
+        with self.transaction():
             self._db.execute("INSERT INTO meta VALUES (?,?)", (key, value))
         return value
 
@@ -180,7 +160,7 @@ class Store:
         row = self._reader.execute(
             "SELECT body FROM attempts WHERE job=? AND number=?", (job_id, number)
         ).fetchone()
-        return _decode_attempt(row[0]) if row else None
+        return decode_attempt(row[0]) if row else None
 
     def submission(self, key: str) -> range:
         """The jobs that were accepted under a key; none if it never arrived."""
@@ -190,15 +170,32 @@ class Store:
         return range(*row) if row else range(0)
 
     def unfinished(self) -> list[Job]:
-        return self._jobs("WHERE ended IS NULL ORDER BY id", ())
+        """What has not ended; jobs of a batch that wait are left to its feed."""
+        return self._jobs(
+            "WHERE ended IS NULL AND (batch = '' OR state != 'queued') ORDER BY id", ()
+        )
+
+    def waiting_of(self, first: int, last: int, limit: int) -> list[Job]:
+        """The first jobs in a range of ids that wait."""
+        clause = "WHERE id BETWEEN ? AND ? AND state = 'queued' ORDER BY id LIMIT ?"
+        return self._jobs(clause, (first, last, limit))
+
+    def jobs_between(self, first: int, last: int, state: str = "", limit: int = -1) -> list[Job]:
+        """Jobs in a range of ids, all or those in one state."""
+        chosen = " AND state = ?" if state else ""
+        values = (first, last, *([state] if state else []), limit)
+        return self._jobs(f"WHERE id BETWEEN ? AND ?{chosen} ORDER BY id LIMIT ?", values)
 
     def results_wanted(self) -> list[int]:
         rows = self._reader.execute("SELECT id FROM jobs WHERE results='wanted' ORDER BY id")
         return [row[0] for row in rows]
 
     def recent(self, since: float, limit: int, state: str = "", cluster: str = "") -> list[Job]:
-        """Jobs that have not ended or ended after `since`, the newest `limit`, oldest first."""
-        where = ["(ended IS NULL OR ended >= ?)"]
+        """Jobs that have not ended or ended after `since`, the newest `limit`, oldest first.
+
+        Those of batches are left out: a batch is looked at as a whole.
+        """
+        where = ["batch = ''", "(ended IS NULL OR ended >= ?)"]
         values: list[object] = [since]
         for column, value in (("state", state), ("cluster", cluster)):
             if value:
@@ -230,8 +227,8 @@ class Store:
         return list(self._reader.execute("SELECT local, job, port FROM forwards"))
 
     def _jobs(self, clause: str, values: tuple[object, ...]) -> list[Job]:
-        rows = self._reader.execute(f"SELECT {', '.join(_FIELDS)} FROM jobs {clause}", values)
-        return [_job(row) for row in rows]
+        rows = self._reader.execute(f"SELECT {', '.join(FIELDS)} FROM jobs {clause}", values)
+        return [job_of(row, self.batches.named) for row in rows]
 
 
 def _open(path: str) -> sqlite3.Connection:
@@ -249,50 +246,3 @@ def _open(path: str) -> sqlite3.Connection:
             f"cannot open the store {path}: {error}",
             hint="if the file is damaged, move it away and start afresh",
         ) from error
-
-
-def _insert_row(job: Job) -> tuple[object, ...]:
-    return (
-        job.id,
-        job.spec.owner,
-        job.spec.cluster,
-        job.spec.title,
-        job.state.value,
-        job.submitted,
-        job.started,
-        job.ended,
-        job.exit_code,
-        job.reason,
-        job.failures,
-        job.stop_asked,
-        _encode(job.spec),
-        _encode(job.attempt) if job.attempt else None,
-        _encode(job.avoid),
-        job.results,
-    )
-
-
-def _update_row(job: Job) -> tuple[object, ...]:
-    return (
-        job.state.value,
-        job.started,
-        job.ended,
-        job.exit_code,
-        job.reason,
-        job.failures,
-        job.stop_asked,
-        _encode(job.attempt) if job.attempt else None,
-        _encode(job.avoid),
-        job.results,
-        job.id,
-    )
-
-
-def _job(row: tuple[Any, ...]) -> Job:
-    found = dict(zip(_FIELDS, row, strict=True))
-    found["spec"] = _decode_spec(found["spec"])
-    found["state"] = State(found["state"])
-    found["stop_asked"] = bool(found["stop_asked"])
-    found["attempt"] = _decode_attempt(found["attempt"]) if found["attempt"] else None
-    found["avoid"] = _decode_names(found["avoid"])
-    return Job(**found)

@@ -1,12 +1,19 @@
 """How a job ended, in numbers and words."""
 
 import os
+import signal as signals
 import time
 
 from . import machine
 from .process import not_found
 
 MOST_TEXT = 1000
+#: Output up to this size travels with the ending.
+MOST_SAID = 4096
+#: A kill that the kernel counted longer ago than this was another's.
+RECENT_S = 10.0
+#: What a shell says of a command that was killed.
+KILLED_IN_SHELL = 128 + signals.SIGKILL
 
 
 def ending(cause="", text="", code=None, signal=None, started=0.0):
@@ -45,6 +52,26 @@ def add_sizes(end, folder):
             pass
 
 
+def said(end, folder):
+    """All that a job printed, where that is little: whoever hears of its end need not ask."""
+    sizes = end["out_size"], end["err_size"]
+    if not any(sizes) or sum(sizes) > MOST_SAID or end.get("made") != 0:
+        return {}
+    texts = [read_all(folder + "/" + name) for name in ("out", "err")]
+    if [len(text) for text in texts] != list(sizes):
+        return {}
+    # JSON has no bytes; in this encoding each of them is one character.
+    return {"said": [text.decode("latin-1") for text in texts]}
+
+
+def read_all(path):
+    try:
+        with open(path, "rb", 0) as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 def explain_setup(folder, spec, end):
     """Tell a failed setup from a command that ended with the same code."""
     word = machine.read_text(folder + "/mark").strip() if spec.get("setup") else ""
@@ -58,8 +85,36 @@ def explain_setup(folder, spec, end):
     end["text"] = end["text"][:MOST_TEXT]
 
 
-def explain_kill(end, oom_kills_before):
-    """A KILL that nobody here sent: was it for want of memory?"""
-    if machine.oom_kills() > oom_kills_before:
+class Kills:
+    """How often the kernel killed for want of memory, up to a moment ago.
+
+    Two looks are kept: one who is being killed may take a while to be gone.
+    """
+
+    def __init__(self):
+        self.before = self.last = machine.oom_kills()
+        self.looked = time.monotonic()
+
+    def look(self):
+        self.before, self.last = self.last, machine.oom_kills()
+        self.looked = time.monotonic()
+
+    def refresh(self):
+        """Before a job: what happened while there was none is not its concern."""
+        if time.monotonic() - self.looked > RECENT_S:
+            self.look()
+            self.before = self.last
+
+    def any_lately(self):
+        return machine.oom_kills() > self.before
+
+
+def explain_kill(end):
+    """A KILL that nobody here sent came when the kernel killed for want of memory."""
+    if end["signal"] == signals.SIGKILL or end["code"] == KILLED_IN_SHELL:
         end["cause"] = "oom"
-        end["text"] = "the machine ran out of memory and the kernel killed the job"
+        end["text"] = "it used up to %s" % size(end["max_rss_kb"]) if end["max_rss_kb"] else ""
+
+
+def size(kb):
+    return "%.1f GB" % (kb / 1048576.0) if kb >= 1048576 else "%d MB" % (kb // 1024)

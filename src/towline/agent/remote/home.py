@@ -28,6 +28,14 @@ class Home:
         """The folder of the job with this key; it need not exist."""
         return self.jobs + "/" + checked_key(key)
 
+    def handed(self, key):
+        """The folder of an attempt that another queue runs."""
+        return self.root + "/handed/" + checked_key(key)
+
+    def news(self, key):
+        """Where such attempts of one Engine tell that something happened."""
+        return self.root + "/news/" + checked_key(key).partition("-")[0]
+
     def blob(self, digest):
         checked_hash(digest)
         return "%s/%s/%s" % (self.blobs, digest[:2], digest[2:])

@@ -57,6 +57,8 @@ class Jobs:
         self.strays = Strays(loop, home, self.has_started, self.has_ended)
         self.trash = Trash(loop, home)
         self.dispatching = False
+        #: Told when a job was refused for another's claim.
+        self.refused = lambda: None
         loop.children_ended.append(self.children_ended)
 
     def take_events(self):
@@ -136,6 +138,8 @@ class Jobs:
             self.started.append([job.key, job.pid, job.started])
             self.woken(job.key)
         if "ended" in message:
+            if message["ended"].pop("taken", False):
+                self.refused()
             self.has_ended(job.key, message["ended"])
         if "known" in message:
             self.adopt(job)
@@ -285,7 +289,7 @@ class Jobs:
         if job is not None:
             return job.state()
         seen = look(self.home, key)
-        if seen.state in ("held", "running"):
+        if seen.state in ("held", "running") and not seen.elsewhere:
             self.take_over(Job(key), seen)
         return seen.as_reply()
 

@@ -87,17 +87,28 @@ def to_path(text):
     return os.fsdecode(text.encode("utf-8", "surrogateescape"))
 
 
-def oom_kills():
-    """How often the kernel killed for memory so far, on the machine and in our control group."""
-    count = 0
-    for line in read_text("/proc/vmstat").splitlines():
-        if line.startswith("oom_kill "):
-            count += int(line.split()[1])
-    for line in read_text("/proc/self/cgroup").splitlines():
-        if not line.startswith("0::"):
-            continue  # a controller of the first version, which has no such counter
-        group = line.split(":", 2)[-1]
-        for event in read_text("/sys/fs/cgroup%s/memory.events" % group).splitlines():
-            if event.startswith("oom_kill "):
-                count += int(event.split()[1])
-    return count
+def oom_kills(groups="/sys/fs/cgroup", proc="/proc"):
+    """How often the kernel killed for want of memory so far.
+
+    The count of our control group, where jobs are too; that of the whole machine only if the
+    group has none: it also counts what is not ours.
+    """
+    for path in oom_counters(read_text(proc + "/self/cgroup"), groups) + [proc + "/vmstat"]:
+        for line in read_text(path).splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def oom_counters(membership, groups):
+    """The files in which the kernel counts for our control group, of the second version or the
+    first; in a container the group itself may be mounted at the top."""
+    found = []
+    for line in membership.splitlines():
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            found += [groups + group + "/memory.events", groups + "/memory.events"]
+        elif "memory" in controllers.split(","):
+            top = groups + "/memory"
+            found += [top + group + "/memory.oom_control", top + "/memory.oom_control"]
+    return found

@@ -14,6 +14,7 @@ from . import frames, machine
 from .blobs import Blobs
 from .crew import note
 from .files import Files
+from .handing import Handing
 from .home import Home
 from .jobs import Jobs
 from .loop import READ, WRITE, Loop
@@ -48,6 +49,7 @@ class Agent:
         jobs, reads, blobs = self.jobs, self.reads, Blobs(self.home)
         supervisors = lambda: list(jobs.crew.workers)  # noqa: E731
         probes = Probes(self.loop, self.home, self.reply, self.send, jobs.running, supervisors)
+        jobs.refused = probes.claims_changed
         operations = [
             jobs.start, jobs.exec, jobs.go, jobs.stop, jobs.void, jobs.observe, jobs.forget,
             reads.read, reads.cancel,
@@ -56,6 +58,7 @@ class Agent:
         ]  # fmt: skip
         table = {operation.__name__: operation for operation in operations}
         table.update(Files(self.home).operations())
+        table.update(Handing(self.loop, self.home, self.reply, self.send, self.woken).operations())
         table.update(Sweeping(self.loop, self.home, self.reply, self.refuse).operations(table))
         return table
 

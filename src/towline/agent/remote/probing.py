@@ -3,8 +3,9 @@
 import os
 import signal
 import time
+from typing import Any
 
-from . import descendants, machine, process
+from . import claims, descendants, machine, process
 from .loop import READ
 from .refusal import Refusal
 
@@ -95,6 +96,8 @@ class Probes:
         self.query = None
         self.every_s = 0.0
         self.timer = None
+        #: What was sent last.
+        self.raw: "dict[str, Any]" = {}
         loop.children_ended.append(self.children_ended)
 
     def probe(self, request, _blob):
@@ -147,12 +150,20 @@ class Probes:
         raw.update(gpus=gpus, gpu_apps=apps, gpu_error=error)
         raw["jobs"] = {job.key: usage(job) for job in self.running()}
         raw["own_cpu_s"] = own_cpu_s(self.workers())
+        raw["claims"] = claimed(raw["jobs"])
+        self.raw = raw
         asked, self.asked = self.asked, []
         for number in asked:
             if number is not None:
                 self.reply(number, {"raw": raw})
         if None in asked:
             self.send({"event": "probe", "raw": raw})
+
+    def claims_changed(self):
+        """Another's claim came first: the other side must hear of it before it decides again."""
+        if self.raw:
+            self.raw = dict(self.raw, claims=claimed(self.raw["jobs"]))
+            self.send({"event": "probe", "raw": self.raw})
 
 
 def find_gpu_tool():
@@ -179,6 +190,10 @@ def usage(job):
     pids = [job.pid] + descendants.below(job.pid)
     if job.worker is not None:
         pids = descendants.below(job.worker.pid)
+    return usage_of(pids)
+
+
+def usage_of(pids):
     found = [(pid, descendants.stat(pid)) for pid in pids]
     found = [(pid, facts) for pid, facts in found if facts is not None and facts.state != "Z"]
     return {
@@ -186,6 +201,27 @@ def usage(job):
         "cpu_s": round(sum(facts.cpu_s for _, facts in found), 2),
         "pids": [pid for pid, _ in found],
     }
+
+
+def claimed(own_jobs):
+    """What jobs were granted that are not this agent's, and which GPUs its own hold."""
+    found = []
+    for claim in claims.everybody(own_jobs):
+        pid, uid = claim.pop("pid"), claim.pop("uid")
+        if not claim["mine"] or claim["key"] not in own_jobs:
+            claim["use"] = usage_of(descendants.below(pid)) if belongs(pid, uid) else None
+            found.append(claim)
+        elif claim["gpus"]:
+            found.append(claim)
+    return found
+
+
+def belongs(pid, uid):
+    """Whether there is such a process of this user, as far as we may see."""
+    try:
+        return os.stat("/proc/%d" % pid).st_uid == uid
+    except OSError:
+        return False
 
 
 def own_cpu_s(workers):

@@ -1,15 +1,15 @@
 """One command, from its start to the moment when nothing of it is left."""
 
 import os
-import signal
 import time
 from typing import Any
 
-from . import descendants, endings, machine, process, record, results
+from . import descendants, endings, process, record, results
 from .machine import to_path
 
 #: The end of a very short job and its start are told in one message.
 TELL_START_AFTER_S = 0.02
+LOOK_EVERY_S = 10.0
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -27,6 +27,7 @@ class Run:
         self.takedown = None
         self.result: "tuple[int, Any] | None" = None
         self.told = False
+        self.memory_was_short = False
 
     def to_the_end(self):
         folder = self.boss.folder
@@ -73,6 +74,7 @@ class Run:
         """Until the command and everything it started are gone."""
         limit = time.monotonic() + self.spec["time_s"] if self.spec["time_s"] else None
         tell_at = time.monotonic() + TELL_START_AFTER_S
+        look_at = tell_at + LOOK_EVERY_S
         while not self.gone():
             now = time.monotonic()
             if not self.told and now >= tell_at:
@@ -84,17 +86,24 @@ class Run:
                 self.take_down("timeout", self.spec["grace_s"], now)
             elif self.result is not None:
                 self.take_down("", self.spec["grace_s"], now)
-            waits = [tell_at - now] if not self.told else []
+            if now >= look_at:
+                look_at = now + LOOK_EVERY_S
+                self.look_around()
+            waits = [(look_at if self.told else tell_at) - now]
             if limit is not None and not self.cause and self.result is None:
                 waits.append(limit - now)
             if self.takedown is not None:
                 waits.append(self.takedown.step(now) or self.takedown.LOOK_S)
-            self.boss.wait(min(waits) if waits else None)
+            self.boss.wait(min(waits))
 
     def tell_start(self):
         self.told = True
         self.boss.tell(started=[self.pid, self.started])
-        self.boss.oom_kills = machine.oom_kills()
+        self.boss.grant.show()
+
+    def look_around(self):
+        self.boss.grant.touch()
+        self.boss.kills.look()
 
     def gone(self):
         """Reap; True when no child is left."""
@@ -107,6 +116,8 @@ class Run:
                 return False
             if pid == self.pid:
                 self.result = (status, usage)
+                # Now: what it leaves running may take long to end.
+                self.memory_was_short = status != 0 and self.boss.kills.any_lately()
 
     def take_down(self, cause, grace_s, now):
         if self.result is None and not self.cause:
@@ -127,8 +138,8 @@ class Run:
         endings.explain_setup(self.boss.folder, self.spec, end)
         if not self.spec["at"]:
             end["made"] = results.keep(self.boss.home, self.boss.folder, self.spec)
-        if end["signal"] == signal.SIGKILL and not self.cause:
-            endings.explain_kill(end, self.boss.oom_kills)
+        if self.memory_was_short and not end["cause"]:
+            endings.explain_kill(end)
         return end
 
 

@@ -4,6 +4,7 @@ import json
 import os
 from typing import Any
 
+from . import claims
 from .frames import MOST_BLOB
 from .home import checked_key
 from .record import read_spec
@@ -29,6 +30,8 @@ FIELDS: "dict[str, tuple[tuple[type, ...], Any]]" = {
     "keep": ((str,), ""),
     #: Run in this very folder, not in a tree of its own.
     "folder": ((str,), ""),
+    #: What it was granted of this machine, for others to see; see claims.py.
+    "claim": ((dict, type(None)), None),
 }
 
 
@@ -42,6 +45,7 @@ def checked_spec(spec):
             raise Refusal("bad_request", "`%s` of job %s is wrong" % (name, whole["key"]))
         whole[name] = value
     check_words(whole)
+    check_claim(whole)
     for path in ([whole["cwd"]] if whole["cwd"] else []) + list(whole["links"]):
         check_relative(path)
     if whole["folder"] and not os.path.isabs(whole["folder"]):
@@ -66,6 +70,16 @@ def check_words(spec):
             raise Refusal("bad_request", "a variable's name is wrong in job %s" % spec["key"])
     if not spec["argv"] or not all(isinstance(word, str) for word in words):
         raise Refusal("bad_request", "`argv` or `env` of job %s is wrong" % spec["key"])
+
+
+def check_claim(spec):
+    claim = spec["claim"]
+    try:
+        room = claims.checked(claim) and claim.get("room_mb", []) if claim is not None else []
+    except ValueError as problem:
+        raise Refusal("bad_request", "job %s: %s" % (spec["key"], problem))
+    if not isinstance(room, list) or not all(isinstance(mb, int) for mb in room):
+        raise Refusal("bad_request", "`room_mb` of job %s is wrong" % spec["key"])
 
 
 def exec_spec(home, request):

@@ -8,13 +8,16 @@ from . import descendants, endings, machine, record
 
 #: So long a command may take from the call that starts it until it bears the job's mark.
 BEING_BORN_S = 2.0
+#: In the folder of a job that runs on another machine, where its locks and numbers count.
+ELSEWHERE = "/elsewhere"
 
 
 class Seen:
     """`state` is unknown, held, running or ended; a running one may be without a supervisor."""
 
-    def __init__(self, state, ending=None, life=None, supervised=False):
+    def __init__(self, state, ending=None, life=None, supervised=False, elsewhere=False):
         self.state = state
+        self.elsewhere = elsewhere
         self.ending = ending
         self.supervised = supervised
         life = life or {}
@@ -41,6 +44,8 @@ def look(home, key, reaped=None, entomb=None):
     end = record.read_exit(folder)
     if end is not None:
         return Seen("ended", end)
+    if os.path.exists(folder + ELSEWHERE):
+        return Seen("running", supervised=True, elsewhere=True)
     fd = record.open_life(folder, create=entomb is not None)
     if fd is None:
         end = record.read_exit(folder)

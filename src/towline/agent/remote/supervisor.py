@@ -13,7 +13,7 @@ import signal
 import time
 from typing import Any
 
-from . import descendants, endings, frames, machine, process, record, results, trees
+from . import claims, descendants, endings, frames, machine, process, record, results, trees
 from .machine import to_path
 from .refusal import Refusal
 from .running import Run
@@ -46,8 +46,9 @@ class Supervisor:
         #: Grace in seconds once a stop was asked for.
         self.stop_grace = None
         self.grace_s = 10.0
+        self.grant = claims.Grant()
         self.null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self.oom_kills = machine.oom_kills()
+        self.kills = endings.Kills()
         self.snapshot: "tuple[str, list[Any]]" = ("", [])
         self.poll = select.poll()
         self.poll.register(sock, select.POLLIN)
@@ -138,6 +139,7 @@ class Supervisor:
         end, pid = self.live(life, raw)
         self.keep(life, end, raw)
         os.close(life)
+        end.update(endings.said(end, self.folder))
         if pid:
             self.tell(started=[pid, end["started"]], ended=end)
         else:
@@ -186,12 +188,17 @@ class Supervisor:
     def live(self, life, raw):
         """Prepare, start and await the command: its ending, and its pid if still to be told."""
         try:
+            self.kills.refresh()
             spec = json.loads(raw.decode("utf-8"))
             self.grace_s = spec["grace_s"]
+            self.grant = claims.Grant(self.key, spec["claim"])
+            self.grant.take(self.pause)
             self.prepare(life, spec, raw)
             return Run(self, life, spec, raw).to_the_end()
         except Stopped as stopped:
             return endings.ending(stopped.cause, stopped.text), 0
+        except claims.Taken as taken:
+            return dict(endings.ending("void", str(taken)), taken=True), 0
         except process.CannotStart as problem:
             return endings.ending(problem.cause, problem.text, problem.code), 0
         except (trees.CannotMake, Refusal, ValueError) as problem:
@@ -199,6 +206,7 @@ class Supervisor:
         except OSError as problem:
             return trouble(problem), 0
         finally:
+            self.grant.release()
             os.chdir("/")
 
     def prepare(self, life, spec, raw):
@@ -231,6 +239,7 @@ class Supervisor:
     def pause(self):
         """Between two files: hear a stop."""
         self.wait(0)
+        self.grant.show(claims.SHOW_AFTER_S)
         if self.stop_grace is not None:
             raise Stopped("stopped", "stopped before it started")
 
@@ -238,6 +247,7 @@ class Supervisor:
         """Until released. The link `go` is made only once: it says either go or void, for ever."""
         about = {"supervisor": os.getpid(), "boot": self.boot, "held": True}
         record.write_life(life, about, raw)
+        self.grant.show()
         self.tell(held=True)
         until = time.monotonic() + hold_s
         word = record.released(self.folder)

@@ -1,10 +1,11 @@
-"""`tow status`: jobs and where they stand."""
+"""`tow status`: jobs and batches, and where they stand."""
 
 from __future__ import annotations
 
 import os
 import time
 
+from towline.cli.batch_wording import machine_names, progress, state_of, took
 from towline.cli.client import with_query
 from towline.cli.engine import Engine
 from towline.cli.options import JOB_HELP, Parser
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from towline.cli.table import Rows
+    from towline.cli.table import Cell, Rows
 
 COLUMNS = ["JOB", "STATE", "TITLE", "CLUSTER", "MACHINES", "TIME", "REASON"]
 NOTHING = "no jobs yet: tow run COMMAND starts one"
@@ -36,7 +37,8 @@ def parser() -> Parser:
     parser = Parser(
         "status",
         "[options] [JOBS...]",
-        "List jobs and where they stand: the active ones and those of the last day, newest last.",
+        "List jobs and where they stand: the active ones and those of the last day, newest last.\n"
+        "A batch is one row.",
         EXAMPLES,
     )
     parser.add_argument("jobs", nargs="*", metavar="JOBS", help=f"{JOB_HELP}, or a range 14-20")
@@ -54,29 +56,47 @@ def main(args: list[str]) -> int:
     engine = Engine()
     if options.watch:
         return _watch(engine, options)
-    jobs = _jobs(engine, options)
+    found = _found(engine, options)
     if options.json:
-        say_json({"jobs": jobs})
-    elif not jobs:
+        say_json(found)
+    elif not any(found.values()):
         say(NOTHING)
     else:
-        show_table(COLUMNS, rows(jobs, time.time()))
+        show_table(COLUMNS, rows(found, time.time()))
     return 0
 
 
-def rows(jobs: list[dict[str, Any]], now: float) -> Rows:
-    """One row per job."""
+def rows(found: dict[str, Any], now: float) -> Rows:
+    """One row per job and one per batch, in the order they were submitted in."""
+    placed = [(int(job["id"]), _job_row(job, now)) for job in found["jobs"]]
+    placed += [(int(batch["first"]), _batch_row(batch, now)) for batch in found["batches"]]
+    return [row for _, row in sorted(placed, key=lambda one: one[0])]
+
+
+def _job_row(job: dict[str, Any], now: float) -> list[Cell]:
     return [
-        [
-            str(job["id"]),
-            (job["state"], STATE_COLOURS.get(job["state"], "")),
-            _short(job["title"]),
-            job["cluster"],
-            machines(job),
-            _when(job, now),
-            ending(job),
-        ]
-        for job in jobs
+        str(job["id"]),
+        (job["state"], STATE_COLOURS.get(job["state"], "")),
+        _short(job["title"]),
+        job["cluster"],
+        machines(job),
+        _when(job, now),
+        ending(job),
+    ]
+
+
+def _batch_row(batch: dict[str, Any], now: float) -> list[Cell]:
+    state = state_of(batch)
+    time_taken = took(batch, now)
+    first, last = batch["first"], batch["first"] + batch["count"] - 1
+    return [
+        f"{first}-{last}" if last > first else str(first),
+        (state, STATE_COLOURS.get(state, "")),
+        _short(batch["name"]),
+        batch["cluster"],
+        machine_names(batch),
+        f"{time_taken} · {ago(batch['ended'], now)}" if batch.get("ended") else time_taken,
+        progress(batch),
     ]
 
 
@@ -92,11 +112,29 @@ def _short(title: str) -> str:
     return title if len(title) <= TITLE_WIDTH else title[: TITLE_WIDTH - 1] + "…"
 
 
-def _jobs(engine: Engine, options: Namespace) -> list[dict[str, Any]]:
+def _found(engine: Engine, options: Namespace) -> dict[str, list[dict[str, Any]]]:
+    """What was asked for, as `--json` prints it."""
     if options.jobs:
         from towline.cli.jobs import job_numbers
 
-        return [engine.call("GET", f"/v1/jobs/{job}") for job in job_numbers(engine, options.jobs)]
+        numbers = job_numbers(engine, options.jobs)
+        jobs = [engine.call("GET", f"/v1/jobs/{job}") for job in numbers]
+        return {"jobs": jobs, "batches": []}
+    return {"jobs": _jobs(engine, options), "batches": _batches(engine, options)}
+
+
+def _batches(engine: Engine, options: Namespace) -> list[dict[str, Any]]:
+    batches: list[dict[str, Any]] = engine.call(
+        "GET", with_query("/v1/batches", all=int(options.all))
+    )["batches"]
+    return [
+        batch
+        for batch in batches
+        if options.cluster in (None, batch["cluster"]) and options.state in (None, state_of(batch))
+    ]
+
+
+def _jobs(engine: Engine, options: Namespace) -> list[dict[str, Any]]:
     target = with_query(
         "/v1/jobs",
         all=int(options.all),
@@ -124,20 +162,21 @@ def _watch_live(engine: Engine, options: Namespace) -> None:
 
     with Live(auto_refresh=False) as live:
         while True:
-            jobs = _jobs(engine, options)
-            live.update(
-                rich_table(COLUMNS, rows(jobs, time.time())) if jobs else NOTHING, refresh=True
+            found = _found(engine, options)
+            table = (
+                rich_table(COLUMNS, rows(found, time.time())) if any(found.values()) else NOTHING
             )
+            live.update(table, refresh=True)
             time.sleep(WATCH_EVERY_S)
 
 
 def _watch_changes(engine: Engine, options: Namespace) -> None:
     before = None
     while True:
-        jobs = _jobs(engine, options)
-        if jobs != before:
-            before = jobs
-            say_json({"jobs": jobs}) if options.json else say(
-                plain_table(COLUMNS, rows(jobs, time.time())) + "\n"
+        found = _found(engine, options)
+        if found != before:
+            before = found
+            say_json(found) if options.json else say(
+                plain_table(COLUMNS, rows(found, time.time())) + "\n"
             )
         time.sleep(WATCH_EVERY_S)

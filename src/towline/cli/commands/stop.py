@@ -18,7 +18,8 @@ def parser() -> Parser:
     parser = Parser(
         "stop",
         "[--json] JOBS...",
-        "Stop jobs: TERM to all their processes, and KILL to those that are still there later.",
+        "Stop jobs: TERM to all their processes, and KILL to those that are still there later.\n"
+        "`all` stops all batches, too.",
         EXAMPLES,
     )
     parser.add_argument(
@@ -37,10 +38,22 @@ def main(args: list[str]) -> int:
     answer = (
         engine.call("POST", "/v1/jobs/stop", stopping, repeat=True) if numbers else {"jobs": []}
     )
+    batches = _stop_batches(engine) if "all" in options.jobs else []
     if options.json:
-        say_json(answer)
-    elif not numbers:
+        say_json({**answer, "batches": batches} if batches else answer)
+    elif not numbers and not batches:
         say("no job is active")
     else:
-        say("\n".join(f"job {job['id']} {job['state']}" for job in answer["jobs"]))
+        lines = [f"job {job['id']} {job['state']}" for job in answer["jobs"]]
+        say("\n".join([*lines, *(f"batch {name} stopping" for name in batches)]))
     return 0
+
+
+def _stop_batches(engine: Engine) -> list[str]:
+    """Stop every batch that has not ended; their names."""
+    from towline.cli.batch_names import batch_path, batches
+
+    active = [view["name"] for view in batches(engine) if view["ended"] is None]
+    for name in active:
+        engine.call("POST", batch_path(engine, name, "stop"), {}, repeat=True)
+    return active

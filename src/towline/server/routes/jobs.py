@@ -13,7 +13,7 @@ from towline.engine.follow import Follower, Frame, read_once, stream_name
 from towline.errors import HostError, NotFound, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.job import view
-from towline.server.wire import answer, body_as, frames, number
+from towline.server.wire import answer, body_as, frames, idempotency_key, number
 
 _BOTH = ("out", "err")
 _A_DAY_S = 86400.0
@@ -36,7 +36,7 @@ async def run(request: Request[Any, Any, Any]) -> Stream:
     ask = await body_as(request, JobAsk)
 
     async def stream() -> AsyncIterator[Frame]:
-        job = await _submit_with_login(desk, ask, _key(request))
+        job = await _submit_with_login(desk, ask, idempotency_key(request))
         if isinstance(job, dict):
             yield job, b""
             return
@@ -45,10 +45,6 @@ async def run(request: Request[Any, Any, Any]) -> Stream:
             yield frame
 
     return frames(stream())
-
-
-def _key(request: Request[Any, Any, Any]) -> str:
-    return str(request.headers.get("Idempotency-Key") or "")[:100]
 
 
 async def _submit_with_login(desk: Desk, ask: JobAsk, key: str) -> int | dict[str, Any]:
@@ -72,7 +68,7 @@ async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
     if asks.environ:
         for ask in asks.jobs:
             ask.environ = ask.environ or asks.environ
-    accepted = await desk.intake.submit(asks.jobs, _key(request))
+    accepted = await desk.intake.submit(asks.jobs, idempotency_key(request))
     return answer({"jobs": [view(job) for job in accepted]})
 
 

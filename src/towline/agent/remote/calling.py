@@ -1,0 +1,127 @@
+"""Run one program and answer with what it said; for the few commands that another queue has."""
+
+import os
+import signal
+
+from . import descendants, process
+from .loop import READ
+from .refusal import Refusal
+
+MOST_OUTPUT = 4 << 20
+TIMEOUT_S = 60.0
+#: A login shell knows where the site keeps its commands; words go through it untouched.
+BY_LOGIN_SHELL = [b"/bin/bash", b"-l", b"-c", b'exec "$0" "$@"']
+
+
+class Call:
+    """One run; `done(answer)` is called once, with its exit code and both texts."""
+
+    def __init__(self, loop, argv, timeout_s, done, out=None):
+        self.loop = loop
+        self.done = done
+        self.timeout_s = timeout_s
+        self.texts = {"out": b"", "err": b""}
+        self.open: "dict[str, int]" = {}
+        self.status = None
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        ends = [null]
+        try:
+            writes = [
+                self.pipe(name, ends) if name else out for name in ("" if out else "out", "err")
+            ]
+            self.pid = process.start(argv, dict(os.environb), null, *writes)
+        except (process.CannotStart, OSError):
+            self.close()
+            raise
+        finally:
+            for fd in ends:
+                os.close(fd)
+        for name in list(self.open):
+            self.listen(name)
+        self.timer = loop.later(timeout_s, self.too_long)
+
+    def pipe(self, name, ends):
+        read, write = os.pipe()
+        self.open[name] = read
+        ends.append(write)
+        return write
+
+    def listen(self, name):
+        self.loop.watch(self.open[name], READ, lambda _: self.receive(name))
+
+    def receive(self, name):
+        data = os.read(self.open[name], 65536)
+        if data and len(self.texts[name]) < MOST_OUTPUT:
+            self.texts[name] += data
+        elif not data:
+            fd = self.open.pop(name)
+            self.loop.unwatch(fd)
+            os.close(fd)
+            self.check()
+
+    def ended(self, status):
+        self.status = status
+        self.check()
+
+    def check(self):
+        if self.done is not None and self.status is not None and not self.open:
+            status = self.status
+            code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+            self.finish(code)
+
+    def too_long(self):
+        descendants.send(self.pid, signal.SIGKILL)
+        self.close()
+        self.texts["err"] += b"\ntimed out: no answer for %g s" % self.timeout_s
+        self.finish(-signal.SIGKILL)
+
+    def close(self):
+        for fd in self.open.values():
+            self.loop.unwatch(fd)
+            os.close(fd)
+        self.open = {}
+
+    def finish(self, code):
+        self.loop.cancel(self.timer)
+        done, self.done = self.done, None
+        texts = {name: text.decode("utf-8", "replace") for name, text in self.texts.items()}
+        if done is not None:
+            done(dict(texts, code=code))
+
+
+class Calls:
+    """Those under way; `reply(number, answer)` goes to whoever asked."""
+
+    def __init__(self, loop, reply):
+        self.loop = loop
+        self.reply = reply
+        self.running = {}
+        loop.children_ended.append(self.children_ended)
+
+    def call(self, request, _blob):
+        number = request["id"]
+        self.start(request, lambda answer: self.reply(number, answer))
+
+    def start(self, request, done, out=None):
+        """Run what is asked; a command that is not there is an answer too."""
+        argv = checked_words(request.get("argv"))
+        if request.get("login"):
+            argv = BY_LOGIN_SHELL + argv
+        try:
+            call = Call(self.loop, argv, request.get("timeout_s") or TIMEOUT_S, done, out)
+        except process.CannotStart as problem:
+            done({"code": problem.code, "out": "", "err": problem.text})
+            return
+        self.running[call.pid] = call
+
+    def children_ended(self, ended):
+        for pid, (status, _) in ended.items():
+            call = self.running.pop(pid, None)
+            if call is not None:
+                call.ended(status)
+
+
+def checked_words(argv):
+    if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
+        raise Refusal("bad_request", "`argv` is not a list of words")
+    return [word.encode("utf-8", "surrogateescape") for word in argv]

@@ -1,0 +1,182 @@
+"""Jobs that another queue runs elsewhere: hand them over, and hear of them through shared files.
+
+`handed/KEY` holds what the queue is given for one attempt: its script, its order, the `ticket` that
+the queue gave for it, and the `claim` of the one run that counts. The processes have their usual
+folders below `jobs`, marked as being elsewhere: nobody here judges them by locks or by numbers of
+processes.
+"""
+
+import json
+import os
+
+from . import record, states
+from .calling import Calls
+from .home import checked_key
+from .refusal import Refusal
+from .specs import checked_spec, packed
+
+LOOK_S = 0.5
+TAIL = 2000
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Handing:
+    """`send` tells news, `woken(key)` those who wait for a job's output."""
+
+    def __init__(self, loop, home, reply, send, woken):
+        self.loop = loop
+        self.home = home
+        self.reply = reply
+        self.send = send
+        self.woken = woken
+        self.calls = Calls(loop, reply)
+        self.prefix = ""
+        self.seen = set()
+        self.timer = None
+
+    def operations(self):
+        return {
+            "call": self.calls.call,
+            "hand_over": self.hand_over,
+            "handed": self.handed,
+            "heed": self.heed,
+            "stop_handed": self.stop,
+            "conclude_handed": self.conclude,
+        }
+
+    # Handing over
+
+    def hand_over(self, request, _blob):
+        """Write down everything, then run the command that queues it; once it has, never again."""
+        key, number = checked_key(request.get("key")), request["id"]
+        folder = self.home.handed(key)
+        os.makedirs(folder, 0o700, exist_ok=True)
+        os.makedirs(self.home.news(key), 0o700, exist_ok=True)
+        ticket = read(folder + "/ticket")
+        if ticket.strip():
+            return {"code": 0, "out": ticket, "err": ""}
+        for spec in checked_specs(request):
+            self.prepare(spec)
+        record.write_whole(folder + "/order", json.dumps(request["order"]).encode("ascii"))
+        record.write_whole(folder + "/script", request["script"].encode("ascii"), 0o700)
+        if not os.path.islink(folder + "/agent"):
+            os.symlink(PACKAGE, folder + "/agent")
+        # Straight into the file: it is there even when nobody is left to be told.
+        out = os.open(folder + "/ticket", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self.calls.start(request, lambda answer: self.queued(number, folder, answer), out)
+        finally:
+            os.close(out)
+        return None
+
+    def queued(self, number, folder, answer):
+        answer["out"] = read(folder + "/ticket")
+        self.reply(number, answer)
+
+    def prepare(self, spec):
+        folder = self.home.job(spec["key"])
+        os.makedirs(folder, 0o700, exist_ok=True)
+        if record.read_spec(folder) is not None:
+            return
+        record.write_whole(folder + states.ELSEWHERE, b"")
+        life = record.open_life(folder, create=True)
+        try:
+            # With its spec, so that nobody sweeps away the snapshot it will start from.
+            record.write_life(life, {"waits": True}, packed(spec))
+        finally:
+            os.close(life)
+
+    # What became of them
+
+    def handed(self, request, _blob):
+        keys = request.get("keys")
+        if not isinstance(keys, dict):
+            raise Refusal("bad_request", "`keys` does not say how many processes each has")
+        return {"handed": {key: self.look(checked_key(key), count) for key, count in keys.items()}}
+
+    def look(self, key, count):
+        folder = self.home.handed(key)
+        return {
+            "ticket": read(folder + "/ticket"),
+            "claim": read(folder + "/claim"),
+            "said": read(folder + "/slurm.out")[-TAIL:],
+            "ranks": [self.look_at("%s-%d" % (key, rank)) for rank in range(count)],
+        }
+
+    def look_at(self, key):
+        folder = self.home.job(key)
+        end = record.read_exit(folder)
+        if end is not None:
+            return {"state": "ended", "ending": end}
+        where = whole(read(folder + "/where"))
+        return dict(where, state=where.get("state", "waiting"))
+
+    def heed(self, request, _blob):
+        """From now on tell what happens to jobs whose keys start so."""
+        self.prefix = checked_key(request.get("prefix"))
+        self.seen.clear()
+        self.loop.cancel(self.timer)
+        self.listen()
+        return {}
+
+    def listen(self):
+        self.timer = self.loop.later(LOOK_S, self.listen)
+        try:
+            names = os.listdir(self.home.news(self.prefix))
+        except OSError:
+            return
+        fresh = sorted(name for name in names if name not in self.seen and name[:1] != ".")
+        self.seen.update(fresh)
+        self.seen.intersection_update(names)
+        news = {}
+        for name in fresh:
+            key = name.rpartition(".")[0]
+            try:
+                news[checked_key(key)] = self.look_at(key)
+            except Refusal:
+                continue
+        if news:
+            self.send({"event": "handed", "news": news})
+        for key in news:
+            self.woken(key)
+
+    def stop(self, request, _blob):
+        """Say that it is us who stop them, then run the command that does it."""
+        for key in request.get("keys") or ():
+            folder = self.home.handed(key)
+            if os.path.isdir(folder):
+                record.write_whole(folder + "/stop", b"stopped")
+        self.calls.call(request, _blob)
+
+    def conclude(self, request, _blob):
+        """Nobody asks for these any more: their news can go."""
+        gone = {checked_key(key) for key in request.get("keys") or ()}
+        for folder in {self.home.news(key) for key in gone}:
+            for name in os.listdir(folder) if os.path.isdir(folder) else ():
+                if name.rpartition(".")[0].rpartition("-")[0] in gone:
+                    os.unlink(folder + "/" + name)
+        return {}
+
+
+def checked_specs(request):
+    specs = request.get("specs")
+    wrong = not isinstance(specs, list) or not isinstance(request.get("order"), dict)
+    if wrong or not isinstance(request.get("script"), str):
+        raise Refusal("bad_request", "`specs`, `order` or `script` is wrong")
+    return [checked_spec(spec) for spec in specs]
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def whole(text):
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,82 @@
+"""The processes of an attempt on several nodes find each other, through a shared folder."""
+
+import json
+import os
+import socket
+import time
+
+from . import record
+from .supervisor import HOLD_S, Stopped
+
+LOOK_S = 0.2
+
+
+def host_name():
+    return socket.gethostname()
+
+
+def meet(runner):
+    """Wait until all are there; the variables that tell who is where."""
+    attempt, rank = runner.attempt, runner.rank
+    order = attempt.order
+    me = {"host": host_name(), "port": free_port() if rank == 0 else 0}
+    everybody = {rank: me}
+    if order["processes"] > 1:
+        everybody = wait_for_all(runner, attempt.folder + "/meet.%d" % attempt.run, me)
+    return variables(order, rank, everybody)
+
+
+def wait_for_all(runner, folder, me):
+    os.makedirs(folder, 0o700, exist_ok=True)
+    record.write_whole("%s/%d" % (folder, runner.rank), json.dumps(me).encode("ascii"))
+    until = time.monotonic() + HOLD_S
+    count = runner.attempt.order["processes"]
+    # Listing, not looking for each: a network file system may remember for long what was not there.
+    while sum(name.isdigit() for name in os.listdir(folder)) < count:
+        runner.wait(LOOK_S)
+        if runner.stop_grace is not None:
+            raise Stopped("stopped", "stopped before it started")
+        if time.monotonic() > until:
+            raise Stopped("void", "not all of its processes came to their nodes")
+    found = {}
+    for rank in range(count):
+        with open("%s/%d" % (folder, rank)) as file:
+            found[rank] = json.loads(file.read())
+    return found
+
+
+def variables(order, rank, everybody):
+    found = {"MASTER_ADDR": everybody[0]["host"], "MASTER_PORT": str(everybody[0]["port"])}
+    for other, who in everybody.items():
+        group, process = order["ranks"][other]
+        found["HOST_GROUP%d_PROCESS%d" % (group, process)] = who["host"]
+    here = everybody[rank]["host"]
+    beside = sum(everybody[other]["host"] == here for other in range(rank))
+    found["LOCAL_RANK"] = str(beside)
+    found.update(own_gpus(order["gpus"][rank]))
+    return found
+
+
+def own_gpus(count):
+    """Of the GPUs that all processes of a step on this node have together, those of this one."""
+    visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    if not count or len(visible) <= count:
+        return {}
+    at = int(os.environ.get("SLURM_LOCALID") or 0) * count
+    return {"CUDA_VISIBLE_DEVICES": ",".join(visible[at : at + count])}
+
+
+def own_tmp(environ):
+    """A TMPDIR that is on this node: the one that came along may be the access node's."""
+    for name in (b"SLURM_TMPDIR", b"TMPDIR"):
+        folder = environ.get(name)
+        if folder and os.path.isdir(folder) and os.access(folder, os.W_OK):
+            environ[b"TMPDIR"] = folder
+            return
+    environ.pop(b"TMPDIR", None)
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("", 0))
+        return sock.getsockname()[1]

@@ -1,0 +1,340 @@
+"""What a queue such as Slurm runs on a node: one attempt of a job, as a supervisor would run it.
+
+The files it writes are the truth about the job. It runs an attempt once, whatever the queue does:
+the first run to make the `claim` counts. Only the same entry of the queue, started again by the
+queue itself, may go on.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from . import meeting, record
+from .home import Home
+from .supervisor import Supervisor
+
+WORDS_S = 10.0
+LOOK_S = 0.5
+#: Exit code where the folder with the job cannot be seen.
+GONE = 97
+#: How Slurm's states at the moment of a TERM are told.
+BY_SLURM = {
+    "TIMEOUT": ("timeout", "stopped at its time limit"),
+    "CANCELLED": ("cancelled", "cancelled in Slurm"),
+    "PREEMPTED": ("evicted", "Slurm took its place for another job"),
+    "NODE_FAIL": ("evicted", "its node failed"),
+}
+
+
+class Attempt:
+    """The attempt as it was handed over, and which run of it this is."""
+
+    def __init__(self, root, key):
+        self.home = Home(root)
+        self.key = key
+        self.folder = self.home.handed(key)
+        with open(self.folder + "/order", "rb") as file:
+            self.order = json.loads(file.read().decode("ascii"))
+        self.id = os.environ.get("SLURM_JOB_ID", "")
+        #: Counts how often the queue started it again.
+        self.run = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+        self.began = float(os.environ.setdefault("TOWLINE_BEGAN", "%f" % time.time()))
+
+    def claim(self):
+        """True when this run is the one that counts."""
+        path = self.folder + "/claim"
+        mine = b"%s %d\n" % (self.id.encode(), self.run)
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return self.claim_again(path, mine)
+        with os.fdopen(fd, "wb") as file:
+            file.write(mine)
+        return True
+
+    def claim_again(self, path, mine):
+        with open(path, "rb") as file:
+            words = file.read().split()
+        if len(words) != 2 or words[0] != self.id.encode() or int(words[1]) >= self.run:
+            return False
+        record.write_whole(path, mine)
+        return True
+
+    def rank_key(self, rank):
+        return "%s-%d" % (self.key, rank)
+
+    def stop_word(self):
+        """Why all its processes are to stop, where that was us."""
+        try:
+            with open(self.folder + "/stop") as file:
+                return file.read().strip() or "stopped"
+        except OSError:
+            return ""
+
+
+class Runner(Supervisor):
+    """The supervisor of one process; it tells of it by files instead of a channel."""
+
+    def __init__(self, attempt, rank):
+        self.attempt = attempt
+        self.rank = rank
+        self.again = ""
+        self.found = {}
+        self.ours, theirs = socket.socketpair()
+        super().__init__(attempt.home, theirs)
+        self.poll.unregister(theirs)
+        self.agent_gone = True
+        self.listen_for(attempt.order.get("signal") or "")
+
+    def listen_for(self, name):
+        """Pass a signal that the queue was asked to send on to the command."""
+        word = name.partition("@")[0]
+        number = (
+            int(word) if word.isdigit() else getattr(signal, "SIG" + word, None) if word else None
+        )
+        if number:
+            signal.signal(number, lambda *_: self.pass_on(number))
+        else:
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+    def pass_on(self, number):
+        for pid in children():
+            try:
+                os.kill(pid, number)
+            except OSError:
+                pass
+
+    # As a supervisor does it, with other words
+
+    def claim(self):
+        """An attempt is claimed as a whole, before; one that has ended is not run again."""
+        os.makedirs(self.folder, 0o700, exist_ok=True)
+        if record.read_exit(self.folder) is not None:
+            return None
+        life = record.open_life(self.folder, create=True)
+        try:
+            record.lock(life)
+        except OSError:
+            pass  # not every shared file system has locks, and nobody relies on this one
+        if os.path.exists(self.folder + "/again"):
+            os.unlink(self.folder + "/again")
+        shutil.rmtree(self.folder + "/src", ignore_errors=True)
+        return life
+
+    def make_folders(self, spec):
+        """What an earlier run kept is carried over."""
+        keep = self.folder + "/keep"
+        before = keep + ".before"
+        if os.path.isdir(keep):
+            os.rename(keep, before)
+        carried = os.path.isdir(before)
+        super().make_folders(dict(spec, keep="") if carried else spec)
+        if carried:
+            os.rmdir(keep)
+            os.rename(before, keep)
+
+    def prepare(self, life, spec, raw):
+        super().prepare(life, spec, raw)
+        self.found = meeting.meet(self)
+        if spec["time_s"]:
+            # The queue counts from the start of the whole, not of the command.
+            spec["time_s"] = max(1.0, spec["time_s"] - (time.time() - self.attempt.began))
+
+    def environ(self, spec):
+        environ = super().environ(spec)
+        given = self.attempt.order.get("given") or ()
+        for name, value in self.found.items():
+            if name not in given:
+                environ[name.encode()] = value.encode("utf-8", "surrogateescape")
+        environ.pop(b"TOWLINE_BEGAN", None)
+        meeting.own_tmp(environ)
+        return environ
+
+    def keep(self, life, end, raw):
+        if end["cause"] == "stopped":
+            self.explain_stop(end)
+        self.again = self.goes_on(end["cause"])
+        if self.again:
+            record.write_whole(self.folder + "/again", json.dumps(end).encode("ascii"))
+        else:
+            super().keep(life, end, raw)
+
+    def goes_on(self, cause):
+        order = self.attempt.order
+        if cause == "timeout" and order.get("on_timeout") == "resubmit":
+            return "timeout"
+        return "evicted" if cause == "evicted" and order.get("requeue") else ""
+
+    def explain_stop(self, end):
+        """Somebody sent TERM: us, or Slurm for a reason of its own."""
+        word = self.attempt.stop_word()
+        if word:
+            end["text"] = word
+            return
+        limit = self.attempt.order.get("time_s") or 0
+        if limit and time.time() >= self.attempt.began + limit - 1:
+            end["cause"], end["text"] = BY_SLURM["TIMEOUT"]
+            return
+        told = "Slurm stopped it: cancelled, preempted, or its node went away"
+        end["cause"], end["text"] = BY_SLURM.get(slurm_state(self.attempt.id), ("evicted", told))
+
+    def tell(self, **message):
+        if "started" in message:
+            where = {"state": "running", "started": message["started"][1]}
+            self.say(0, where)
+        if "ended" in message and self.again:
+            self.say(1, {"state": "waiting"})
+        elif "ended" in message:
+            self.say(1, {"state": "ended"})
+
+    def say(self, number, where):
+        """Write down where it stands, then tell that there is something to read."""
+        run = self.attempt.run
+        where.update(node=meeting.host_name(), run=run)
+        try:
+            record.write_whole(self.folder + "/where", json.dumps(where).encode("ascii"))
+            name = "%s.%d" % (self.key, 2 * run + number)
+            record.write_whole(self.home.news(self.key) + "/" + name, b"")
+        except OSError:
+            pass  # whoever asks for it finds the ending all the same
+
+    def result(self):
+        """The exit code that the queue sees."""
+        end = record.read_exit(self.folder) or {}
+        if end.get("signal"):
+            return 128 + end["signal"]
+        return end["code"] if end.get("code") is not None else 1
+
+
+def run_rank(attempt, rank):
+    runner = Runner(attempt, rank)
+    key = attempt.rank_key(rank)
+    spec = record.read_spec(attempt.home.job(key))
+    if spec is None:
+        sys.stderr.write("towline: the folder of job %s is gone\n" % key)
+        return GONE
+    runner.run(key, json.dumps(spec).encode("ascii"))
+    return 0 if runner.again else runner.result()
+
+
+class Steps:
+    """The steps of a job with several processes, one per kind of process."""
+
+    def __init__(self, attempt):
+        self.attempt = attempt
+        self.steps = []
+        self.stopping = False
+        signal.signal(signal.SIGTERM, lambda *_: self.stop())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def run(self):
+        parts = self.attempt.order["parts"]
+        first = 0
+        for index, part in enumerate(parts):
+            words = ["srun", "--ntasks=%d" % part["count"], "--cpus-per-task=%d" % part["cpus"]]
+            words += ["--export=ALL", "--kill-on-bad-exit=0", "--wait=0", "--input=none"]
+            if len(parts) > 1:
+                words.append("--het-group=%d" % index)
+            command = ["/bin/sh", self.attempt.folder + "/script", self.attempt.home.root]
+            command += [self.attempt.key, str(first)]
+            self.steps.append(subprocess.Popen(words + command))
+            first += part["count"]
+        while any(step.poll() is None for step in self.steps):
+            self.look()
+            time.sleep(LOOK_S)
+        return self.result(first)
+
+    def look(self):
+        """When one fails, the others end with it."""
+        if self.stopping:
+            return
+        for rank in range(self.attempt.order["processes"]):
+            end = record.read_exit(self.attempt.home.job(self.attempt.rank_key(rank)))
+            if end is not None and (end.get("code") != 0 or end.get("cause")):
+                record.write_whole(self.attempt.folder + "/stop", b"another process failed")
+                self.stop()
+                return
+
+    def stop(self):
+        self.stopping = True
+        for step in self.steps:
+            if step.poll() is None:
+                step.terminate()
+
+    def result(self, count):
+        ends = [
+            record.read_exit(self.attempt.home.job(self.attempt.rank_key(n))) for n in range(count)
+        ]
+        bad = [end for end in ends if end is not None and (end.get("code") or end.get("cause"))]
+        return 1 if bad else 0
+
+
+def go_on(attempt):
+    """Put the job into the queue again when its time was over; else say how it ended."""
+    count = attempt.order["processes"]
+    keys = [attempt.rank_key(rank) for rank in range(count)]
+    waiting = [key for key in keys if os.path.exists(attempt.home.job(key) + "/again")]
+    causes = [json.loads(read(attempt.home.job(key) + "/again"))["cause"] for key in waiting]
+    if "timeout" not in causes:
+        return
+    if slurm_says(["scontrol", "requeue", attempt.id]) is None:
+        for key in waiting:
+            give_up(attempt, key)
+
+
+def give_up(attempt, key):
+    folder = attempt.home.job(key)
+    end = json.loads(read(folder + "/again"))
+    end["text"] += "; Slurm did not take it into its queue again"
+    record.write_whole(folder + "/exit", json.dumps(end).encode("ascii"))
+    record.write_whole(attempt.home.news(key) + "/%s.%d" % (key, 2 * attempt.run + 1), b"")
+
+
+def slurm_state(job_id):
+    text = slurm_says(["scontrol", "--oneliner", "show", "job", job_id]) or ""
+    return text.partition("JobState=")[2].split(" ", 1)[0]
+
+
+def slurm_says(words):
+    """What the command printed; None when it failed."""
+    try:
+        run = subprocess.run(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=WORDS_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if run.returncode else run.stdout.decode("utf-8", "replace")
+
+
+def children():
+    try:
+        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def main(words):
+    """`root key` for a whole attempt; `root key first` for a process of one of its steps."""
+    attempt = Attempt(words[0], words[1])
+    if len(words) > 2:
+        sys.exit(run_rank(attempt, int(words[2]) + int(os.environ["SLURM_PROCID"])))
+    if not attempt.claim():
+        sys.stderr.write("towline: another entry of the queue runs this already\n")
+        sys.exit(0)
+    if attempt.order["processes"] == 1:
+        code = run_rank(attempt, 0)
+    else:
+        code = Steps(attempt).run()
+    go_on(attempt)
+    sys.exit(code)

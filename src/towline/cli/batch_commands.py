@@ -1,0 +1,341 @@
+"""`tow batch list|show|log|stop|retry|results`: batches that are there already."""
+
+from __future__ import annotations
+
+import time
+
+from towline.cli.batch_names import batch_path, batches, jobs_of
+from towline.cli.batch_wording import (
+    bar,
+    counts_text,
+    ended_count,
+    machine_names,
+    pace,
+    state_of,
+    took,
+)
+from towline.cli.engine import Engine
+from towline.cli.options import Parser
+from towline.cli.table import show_table
+from towline.cli.terminal import note, paint, printable, say, say_json
+from towline.cli.wording import STATE_COLOURS, ago, count, ending, machines
+from towline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+NAME_HELP = "the batch's name, or `last`"
+NOTHING = "no batches yet: tow batch FILE starts one"
+AGAIN = ("failed", "lost", "stopped")
+#: What `show` lists first: what a person may have to do something about.
+WORTH_SHOWING = ("failed", "lost", "running")
+SHOWN = 20
+TITLE_WIDTH = 40
+
+
+def parser_of(action: str) -> Parser:
+    """The options of one of the words behind `tow batch`."""
+    return _PARSERS[action]()
+
+
+def act(parser: Parser, words: list[str]) -> int:
+    """Do what one of the words behind `tow batch` means."""
+    options = parser.read(words)
+    return _ACTIONS[parser.prog.rpartition(" ")[2]](Engine(), options)
+
+
+def show_list(engine: Engine, json: bool, everything: bool = False) -> int:
+    found = batches(engine, everything)
+    if json:
+        say_json({"batches": found})
+    elif not found:
+        say(NOTHING)
+    else:
+        now = time.time()
+        show_table(
+            ["BATCH", "STATE", "PROGRESS", "CLUSTER", "TIME", "JOBS"],
+            [_row(view, now) for view in found],
+        )
+    return 0
+
+
+def _row(view: dict[str, Any], now: float) -> list[Any]:
+    state = state_of(view)
+    since = ago(view["ended"], now) if view.get("ended") else ""
+    return [
+        view["name"],
+        (state, STATE_COLOURS.get(state, "")),
+        f"{bar(view, 10)} {ended_count(view)} of {view['count']}",
+        view["cluster"],
+        " · ".join(filter(None, (took(view, now), since))),
+        " · ".join(filter(None, (counts_text(view), pace(view)))),
+    ]
+
+
+def _list_parser() -> Parser:
+    parser = Parser(
+        "batch list",
+        "[--all] [--json]",
+        "List batches: the active ones and those that ended lately, newest last.",
+        "tow batch list\ntow batch list --all",
+    )
+    parser.add_argument("-a", "--all", action="store_true", help="also those that ended long ago")
+    parser.add_json()
+    return parser
+
+
+def _list(engine: Engine, options: Namespace) -> int:
+    return show_list(engine, options.json, options.all)
+
+
+def _show_parser() -> Parser:
+    parser = Parser(
+        "batch show",
+        "[options] NAME",
+        "How far a batch is, where it runs, what failed. It exits with 0; with -f, as the batch.",
+        "tow batch show sweep\ntow batch show -f last\ntow batch show --state failed -n 1000 sweep",
+    )
+    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
+    parser.add_argument("-f", "--follow", action="store_true", help="follow it to its end")
+    parser.add_argument("--state", metavar="STATE", help="list its jobs in this state, e.g. done")
+    parser.add_argument("-n", metavar="N", dest="limit", type=int, default=SHOWN, help="so many")
+    parser.add_json()
+    return parser
+
+
+def _show(engine: Engine, options: Namespace) -> int:
+    if options.follow:
+        return _follow(engine, options.name, options.json)
+    if options.json:
+        say_json(jobs_of(engine, options.name, state=options.state or "", limit=options.limit))
+        return 0
+    states = [options.state] if options.state else list(WORTH_SHOWING)
+    jobs: list[dict[str, Any]] = []
+    view: dict[str, Any] = {}
+    for state in states:
+        answer = jobs_of(engine, options.name, state=state, limit=options.limit)
+        view = answer["batch"]
+        jobs += answer["jobs"]
+    say("\n".join(_facts(view, time.time())))
+    if jobs:
+        say("")
+        show_table(
+            ["LINE", "JOB", "STATE", "MACHINES", "COMMAND", "REASON"],
+            [_job_row(job) for job in jobs[: options.limit]],
+        )
+    _say_how_to_go_on(view)
+    return 0
+
+
+def _facts(view: dict[str, Any], now: float) -> list[str]:
+    from towline.model.odd_text import original
+
+    state = state_of(view)
+    first, last = view["first"], view["first"] + view["count"] - 1
+    facts = {
+        "jobs": f"{counts_text(view)} ({first} to {last})",
+        "folder": original(view["folder"]),
+        "cluster": view["cluster"],
+        "machines": machine_names(view, most=20),
+        "request": view.get("request") or "",
+        "at a time": str(view.get("max_parallel") or ""),
+        "fail fast": "yes" if view.get("fail_fast") else "",
+        "submitted": ago(view["submitted"], now),
+        "took" if view.get("ended") else "runs for": took(view, now),
+        "pace": pace(view),
+        "waits": view.get("why") or "",
+    }
+    done = f"{bar(view)} {ended_count(view)} of {view['count']}"
+    painted = paint(state, STATE_COLOURS.get(state, "bold"), 1)
+    head = f"batch {printable(view['name'])} · {painted} · {done}"
+    return [head, *(f"  {name:<10} {printable(text)}" for name, text in facts.items() if text)]
+
+
+def _job_row(job: dict[str, Any]) -> list[Any]:
+    title = job["title"]
+    return [
+        str(job.get("line") or ""),
+        str(job["id"]),
+        (job["state"], STATE_COLOURS.get(job["state"], "")),
+        machines(job),
+        title if len(title) <= TITLE_WIDTH else title[: TITLE_WIDTH - 1] + "…",
+        ending(job),
+    ]
+
+
+def _say_how_to_go_on(view: dict[str, Any]) -> None:
+    name = printable(view["name"])
+    if ended_count(view) < view["count"]:
+        say(f"\nto follow it: tow batch show -f {name}")
+    elif any(view["counts"].get(state) for state in AGAIN):
+        say(f"\nto run these again: tow batch retry {name}")
+
+
+def _follow(engine: Engine, name: str, json: bool) -> int:
+    from towline.cli.batch_display import display_for
+    from towline.cli.batch_follow import BatchFollow
+
+    view = jobs_of(engine, name, limit=1)["batch"]
+    return BatchFollow(engine, view["name"], display_for(json), view["seq"]).run()
+
+
+def _log_parser() -> Parser:
+    parser = Parser(
+        "batch log",
+        "[options] NAME [LINES...]",
+        "Print what the jobs of a batch wrote so far, in the order of the lines: their stdout to\n"
+        "stdout, their stderr to stderr.",
+        "tow batch log sweep\ntow batch log sweep 3 7-9\ntow batch log -f sweep > all.txt",
+    )
+    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
+    parser.add_argument("lines", nargs="*", metavar="LINES", help="only these: 3, or a range 7-9")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until each has ended")
+    parser.add_argument("--state", metavar="STATE", help="only jobs in this state, e.g. failed")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--stdout", action="store_true", help="only their stdout")
+    only.add_argument("--stderr", action="store_true", help="only their stderr")
+    return parser
+
+
+def _log(engine: Engine, options: Namespace) -> int:
+    import os
+
+    from towline.cli.batch_follow import print_in_order
+
+    answer = jobs_of(engine, options.name, state=options.state or "")
+    jobs = sorted(answer["jobs"], key=lambda job: int(job["id"]))
+    if options.lines:
+        jobs = _of_lines(jobs, options.lines)
+    stream = "out" if options.stdout else "err" if options.stderr else "all"
+    name = answer["batch"]["name"]
+    for job in jobs:
+        if os.isatty(2) and len(jobs) > 1:
+            note(
+                f"line {job['line']} · job {job['id']} · {job['state']}: {printable(job['title'])}"
+            )
+        code = print_in_order(engine, name, [job["id"]], stream=stream, until_end=options.follow)
+        if code is not None:
+            return code
+    return 0
+
+
+def _of_lines(jobs: list[dict[str, Any]], lines: list[str]) -> list[dict[str, Any]]:
+    wanted: set[int] = set()
+    for text in lines:
+        first, dash, last = text.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise UsageError(f"{text!r} is not a line", "write it like 3, or 7-9")
+        wanted.update(range(int(first), int(last or first) + 1))
+    found = [job for job in jobs if job["line"] in wanted]
+    if not found:
+        raise UsageError(f"no job of it has line {', '.join(lines)}", "tow batch show lists them")
+    return found
+
+
+def _stop_parser() -> Parser:
+    parser = Parser(
+        "batch stop",
+        "[--json] NAME",
+        "Stop a batch: what waits does not start, what runs is stopped.",
+        "tow batch stop sweep",
+    )
+    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
+    parser.add_json()
+    return parser
+
+
+def _stop(engine: Engine, options: Namespace) -> int:
+    path = batch_path(engine, options.name, "stop")
+    answer = engine.call("POST", path, {}, repeat=True)
+    if options.json:
+        say_json(answer)
+    else:
+        view = answer["batch"]
+        say(f"batch {printable(view['name'])}: {counts_text(view)}")
+    return 0
+
+
+def _retry_parser() -> Parser:
+    parser = Parser(
+        "batch retry",
+        "[options] NAME",
+        "Run again what failed, was lost or stopped, as it was submitted: same files, same\n"
+        "command. What is done never runs again.",
+        "tow batch retry sweep\ntow batch retry -f --state lost sweep",
+    )
+    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
+    parser.add_argument(
+        "--state", action="append", choices=AGAIN, help="only what ended so; may be repeated"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="follow it to its end")
+    parser.add_json()
+    return parser
+
+
+def _retry(engine: Engine, options: Namespace) -> int:
+    path = batch_path(engine, options.name, "retry")
+    body = {"states": options.state or list(AGAIN)}
+    answer = engine.call("POST", path, body, repeat=True)
+    if options.follow:
+        return _follow(engine, answer["batch"]["name"], options.json)
+    if options.json:
+        say_json(answer)
+    else:
+        name, again = printable(answer["batch"]["name"]), answer["retried"]
+        nothing = f"nothing to run again; {counts_text(answer['batch'])}"
+        say(f"batch {name}: " + (f"{count(again, 'job')} again" if again else nothing))
+    return 0
+
+
+def _results_parser() -> Parser:
+    parser = Parser(
+        "batch results",
+        "[--json] NAME",
+        "Wait until what the ended jobs of a batch made is home, in job_results/NAME.LINE/ of the\n"
+        "folder it was submitted from. This happens by itself; here it is waited for.",
+        "tow batch results sweep",
+    )
+    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
+    parser.add_json()
+    return parser
+
+
+def _results(engine: Engine, options: Namespace) -> int:
+    import os
+
+    from towline.model.odd_text import original
+
+    path = batch_path(engine, options.name, "results")
+    answer = engine.call("POST", path, {}, repeat=True)
+    view = answer["batch"]
+    if options.json:
+        say_json(answer)
+        return 0
+    name = printable(view["name"])
+    folder = printable(os.path.relpath(os.path.join(original(view["folder"]), "job_results")))
+    say(
+        f"{ended_count(view)} of {view['count']} have ended; what they made is in {folder}/{name}.*"
+    )
+    if answer["pending"]:
+        note(f"not home yet: {count(answer['pending'], 'job')}; tow batch show {name}")
+    return 0
+
+
+_PARSERS = {
+    "list": _list_parser,
+    "show": _show_parser,
+    "log": _log_parser,
+    "stop": _stop_parser,
+    "retry": _retry_parser,
+    "results": _results_parser,
+}
+_ACTIONS = {
+    "list": _list,
+    "show": _show,
+    "log": _log,
+    "stop": _stop,
+    "retry": _retry,
+    "results": _results,
+}

@@ -1,0 +1,57 @@
+"""A followed batch as lines: for people in a pipe, for programs as JSON."""
+
+from __future__ import annotations
+
+import time
+
+from towline.cli.batch_wording import event_line, summary
+from towline.cli.terminal import say, say_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from towline.cli.batch_follow import Display
+
+
+def display_for(json: bool) -> Display:
+    """What suits where stdout leads."""
+    from towline.cli.batch_live import LiveTable, can_move
+
+    if json:
+        return JsonEvents()
+    return LiveTable() if can_move() else PlainEvents()
+
+
+class PlainEvents:
+    """One line per event, and one at the end."""
+
+    def start(self) -> None:
+        pass
+
+    def show(self, events: list[dict[str, Any]], view: dict[str, Any]) -> None:
+        if events:
+            say("\n".join(map(event_line, events)))
+
+    def pause(self) -> None:
+        pass
+
+    def finish(self, view: dict[str, Any]) -> None:
+        say(summary(view, time.time()))
+
+
+class JsonEvents:
+    """Every event as one JSON document, and the batch at its end."""
+
+    def start(self) -> None:
+        pass
+
+    def show(self, events: list[dict[str, Any]], view: dict[str, Any]) -> None:
+        for event in events:
+            say_json({"event": event})
+
+    def pause(self) -> None:
+        pass
+
+    def finish(self, view: dict[str, Any]) -> None:
+        say_json({"end": view})

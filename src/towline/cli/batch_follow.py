@@ -1,0 +1,161 @@
+"""Following a batch until it ended, over broken connections and restarted Engines."""
+
+from __future__ import annotations
+
+import time
+
+from towline.cli.batch_wording import event_of, exit_code
+from towline.cli.client import Gone, quoted, with_query
+from towline.cli.follow import INTERRUPTED_CODE, PATIENCE_S, PAUSE_S, Follow, asked
+from towline.cli.output import Output
+from towline.cli.terminal import interactive, note, tell
+from towline.errors import EngineError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Protocol
+
+    from towline.cli.engine import Engine
+
+    class Display(Protocol):
+        """Where a followed batch is shown."""
+
+        def start(self) -> None: ...
+
+        def show(self, events: list[dict[str, Any]], view: dict[str, Any]) -> None: ...
+
+        def pause(self) -> None: ...
+
+        def finish(self, view: dict[str, Any]) -> None: ...
+
+
+class BatchFollow:
+    """One batch being followed; no event is shown twice or left out."""
+
+    def __init__(self, engine: Engine, name: str, display: Display, since: int = 0) -> None:
+        self.engine = engine
+        self.name = name
+        self.display = display
+        #: Number of the last event that was shown.
+        self.seen = since
+
+    def run(self) -> int:
+        """Follow to the end; what `tow` exits with."""
+        while True:
+            try:
+                self.display.start()
+                view = self._to_the_end()
+                self.display.finish(view)
+                return exit_code(view)
+            except KeyboardInterrupt:
+                self.display.pause()
+                code = interrupted(self.engine, self.name)
+                if code is not None:
+                    return code
+            except BaseException:
+                self.display.pause()
+                raise
+
+    def _to_the_end(self) -> dict[str, Any]:
+        give_up: float | None = None
+        while True:
+            try:
+                for header, _ in self.engine.frames("GET", self._target()):
+                    give_up = None
+                    self._show(header)
+                    if header.get("over"):
+                        view: dict[str, Any] = header["batch"]
+                        return view
+            except Gone:
+                pass
+            except EngineError:
+                # At first a reason to fail; later, an Engine that was killed may need a moment.
+                if give_up is None:
+                    raise
+            give_up = give_up or time.monotonic() + PATIENCE_S
+            if time.monotonic() > give_up:
+                raise EngineError(
+                    "the Engine went away and does not come back",
+                    "jobs go on without it; its log may tell why: tow engine log",
+                )
+            time.sleep(PAUSE_S)
+
+    def _target(self) -> str:
+        return with_query(f"/v1/batches/{quoted(self.name)}/follow", since=self.seen)
+
+    def _show(self, header: dict[str, Any]) -> None:
+        titles = header.get("titles") or {}
+        events = [event_of(values, titles) for values in header.get("events") or []]
+        fresh = [event for event in events if event["seq"] > self.seen]
+        if fresh:
+            self.seen = fresh[-1]["seq"]
+        self.display.show(fresh, header["batch"])
+
+
+class OutputOnly(Output):
+    """What jobs write, and nothing about them."""
+
+    def note(self, header: dict[str, Any], text: str) -> None:
+        pass
+
+    def progress(self, header: dict[str, Any], text: str) -> None:
+        pass
+
+
+class OneOfMany(Follow):
+    """A job whose output is printed between that of others."""
+
+    def __init__(self, engine: Engine, job_id: int, stream: str, until_end: bool) -> None:
+        super().__init__(engine, job_id=job_id, stream=stream, until_end=until_end)
+        self.output = OutputOnly()
+
+    def run(self) -> int:
+        # Ctrl-C is about the batch: it is not for this one job to ask what was meant.
+        return self._to_the_end()
+
+    def _ended(self, view: dict[str, Any]) -> int:
+        self.output.finish(None)
+        return 0
+
+
+def print_in_order(
+    engine: Engine, name: str, jobs: Iterable[int], *, stream: str = "all", until_end: bool = True
+) -> int | None:
+    """Each job's output after that of the one before it; what to exit with after a Ctrl-C."""
+    for job in jobs:
+        following = OneOfMany(engine, job, stream, until_end)
+        while True:
+            try:
+                following.run()
+                break
+            except KeyboardInterrupt:
+                code = interrupted(engine, name) if until_end else INTERRUPTED_CODE
+                if code is not None:
+                    return code
+    return None
+
+
+def interrupted(engine: Engine, name: str) -> int | None:
+    """What to exit with after Ctrl-C; None: go on following."""
+    if not interactive():
+        return _detach(name, INTERRUPTED_CODE)
+    question = f"\nbatch {name} has not ended. [s]top it, [k]eep following, [d]etach? "
+    while True:
+        try:
+            answer = asked(question).strip().lower()
+        except KeyboardInterrupt:
+            tell("")
+            return _detach(name, INTERRUPTED_CODE)
+        if answer in ("d", "detach", "\x04"):
+            return _detach(name, 0)
+        if answer in ("k", "keep"):
+            return None
+        if answer in ("s", "stop"):
+            engine.call("POST", f"/v1/batches/{quoted(name)}/stop", {}, repeat=True)
+            return None
+
+
+def _detach(name: str, code: int) -> int:
+    note(f"detached; batch {name} goes on: tow batch show -f {name} · tow batch stop {name}")
+    return code

@@ -1,0 +1,161 @@
+"""A followed batch on a terminal: a table that stays up to date, failures above it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from towline.cli.batch_wording import (
+    bar,
+    counted,
+    ended_count,
+    event_line,
+    pace,
+    state_of,
+    summary,
+    took,
+)
+from towline.cli.terminal import printable
+from towline.cli.wording import STATE_COLOURS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rich.console import Group
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+#: What is told above the table, unless someone wanted it so.
+TOLD = ("failed", "lost", "requeued")
+ASKED_FOR = "retry was asked for"
+REFRESHES_PER_S = 5
+WIDEST_BAR = 60
+#: Lines of a terminal that are left when each machine has one.
+LINES_BESIDE_MACHINES = 8
+FEWEST_MACHINES = 3
+
+
+def can_move() -> bool:
+    """True when stdout is a terminal on which lines can be drawn anew."""
+    return os.isatty(1) and os.environ.get("TERM") != "dumb"
+
+
+class LiveTable:
+    """What runs where, what waits and why, how fast it goes and how long it will take."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(highlight=False)
+        self._live: Live | None = None
+        self._view: dict[str, Any] | None = None
+
+    def start(self) -> None:
+        from rich.live import Live
+
+        # Drawn over again by itself, so that the time goes on while nothing happens.
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._drawn,
+            refresh_per_second=REFRESHES_PER_S,
+            transient=True,
+        )
+        self._live.start()
+
+    def show(self, events: list[dict[str, Any]], view: dict[str, Any]) -> None:
+        self._view = view
+        for event in events:
+            if event["state"] in TOLD and event["text"] != ASKED_FOR:
+                self._tell(event)
+
+    def pause(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def finish(self, view: dict[str, Any]) -> None:
+        self.pause()
+        colour = STATE_COLOURS.get(state_of(view), "")
+        self._console.print(_text(summary(view, time.time()), colour), soft_wrap=True)
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        colour = "red" if event["state"] in ("failed", "lost") else "yellow"
+        self._console.print(_text(event_line(event), colour), soft_wrap=True)
+
+    def _drawn(self) -> Group:
+        from rich.console import Group
+
+        if self._view is None:
+            return Group(_text("waiting for the Engine", "dim"))
+        room = max(FEWEST_MACHINES, self._console.height - LINES_BESIDE_MACHINES)
+        return drawn(self._view, time.time(), self._console.width, room)
+
+
+def drawn(view: dict[str, Any], now: float, width: int, room: int) -> Group:
+    """The table of a batch for a terminal of this width, with room for so many machines."""
+    from rich.console import Group
+
+    parts: list[Text | Table] = [_head(view, now), _progress(view, width), _counts(view)]
+    if view.get("ended") and not view.get("home", True):
+        parts.append(_text("all have ended; bringing their results home", "dim"))
+    elif view.get("why"):
+        parts.append(_text(f"waiting: {view['why']}", "dim"))
+    if view.get("machines"):
+        parts.append(_machines(view["machines"], room))
+    return Group(*parts)
+
+
+def _head(view: dict[str, Any], now: float) -> Text:
+    words = [f"batch {view['name']}", str(view["cluster"]), took(view, now), pace(view)]
+    line = _text(" · ".join(filter(None, words)))
+    line.stylize("bold", 0, len(words[0]))
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
+
+
+def _progress(view: dict[str, Any], width: int) -> Text:
+    ended = ended_count(view)
+    behind = f" {ended} of {view['count']} · {100 * ended // max(1, view['count'])} %"
+    space = max(10, min(WIDEST_BAR, width - len(behind) - 1))
+    line = _text(bar(view, space), "green" if not _failures(view) else "yellow")
+    return line.append(behind, style="")
+
+
+def _counts(view: dict[str, Any]) -> Text:
+    from rich.text import Text
+
+    parts = [Text(text, style=STATE_COLOURS.get(word, "")) for text, word in counted(view)]
+    return Text(" · ").join(parts)
+
+
+def _machines(machines: dict[str, Any], room: int) -> Table:
+    from towline.cli.table import rich_table
+
+    names = sorted(machines, key=lambda name: (-machines[name]["running"], name))
+    shown = names if len(names) <= room else names[: room - 1]
+    rows = [[name, str(machines[name]["running"]), _gpus(machines[name])] for name in shown]
+    if len(names) > len(shown):
+        rest = sum(machines[name]["running"] for name in names[len(shown) :])
+        rows.append([f"and {len(names) - len(shown)} more", str(rest), ""])
+    with_gpus = any(row[2] for row in rows)
+    columns = ["MACHINE", "RUNNING", "GPUS"] if with_gpus else ["MACHINE", "RUNNING"]
+    return rich_table(columns, [row[: len(columns)] for row in rows])
+
+
+def _gpus(machine: dict[str, Any]) -> str:
+    """`0  1 ×2`: the GPUs in use, and how many jobs are on each if several."""
+    gpus = machine.get("gpus") or {}
+    ordered = sorted(gpus.items(), key=lambda item: (len(item[0]), item[0]))
+    return "  ".join(name if jobs == 1 else f"{name} ×{jobs}" for name, jobs in ordered)
+
+
+def _failures(view: dict[str, Any]) -> bool:
+    return bool(view["counts"].get("failed") or view["counts"].get("lost"))
+
+
+def _text(words: str, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text(printable(words), style=style)

@@ -1,0 +1,355 @@
+"""`tow batch`: many commands as one thing."""
+
+from __future__ import annotations
+
+import os
+
+from towline.cli.commands.run import PASSED_ON, REPEATED, job_ask, new_key
+from towline.cli.engine import Engine
+from towline.cli.options import Parser, split_command
+from towline.cli.terminal import note, printable, say, say_json, tell
+from towline.cli.wording import count
+from towline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from towline.model.lines import Command
+
+#: Options of `tow run` that mean one job, or one folder for all of them.
+NOT_FOR_MANY = ("title", "continued")
+ACTIONS = ("list", "show", "log", "stop", "retry", "results")
+VALUED = (
+    "-e",
+    "--env",
+    "--matrix",
+    "--params",
+    "--name",
+    "--max-parallel",
+    "--pack",
+    *(f"--{name}" for name in REPEATED),
+    *(flag for name, (flags, _, _) in PASSED_ON.items() for flag in flags),
+)
+#: Jobs that can share one GPU: shares are counted in thousandths of its computing.
+MOST_PER_GPU = 1000
+SHOWN_BY_DRY_RUN = 5
+ABOUT = """\
+Run many commands as one batch: those of a file (one per line; `#` begins a comment, `\\` at the
+end of a line goes on with the next, the rest is up to bash; `-` is stdin), or one command with
+{names} in it and the values they take. It exits with 0 when all are done, 1 when any failed.
+
+  tow batch list                all batches; `tow batch` alone does the same
+  tow batch show NAME           how far it is, what failed; -f follows it
+  tow batch log NAME [LINES]    the output of its jobs, in the order of the lines
+  tow batch stop NAME           stop it
+  tow batch retry NAME          run again what failed, was lost or stopped
+  tow batch results NAME        wait until what it made is home"""
+EXAMPLES = """
+tow batch commands.txt
+tow batch -c lab --gpus 1 --max-parallel 8 commands.txt
+tow batch --matrix lr=0.1,0.01 model=a,b -- python train.py --lr {lr} --model {model}
+tow batch --params runs.csv -- python train.py --lr {lr}
+tow batch --resume commands.txt
+ls *.png | sed 's/.*/convert & &.jpg/' | tow batch --name pictures -
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "batch", "[options] FILE | [options] --matrix NAME=VALUES... -- COMMAND...", ABOUT, EXAMPLES
+    )
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="commands, one per line; - is stdin"
+    )
+    parser.add_argument(
+        "--matrix",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUES",
+        help="run COMMAND with every combination of these values, e.g. lr=0.1,0.01 model=a,b",
+    )
+    parser.add_argument(
+        "--params", metavar="FILE", help="run COMMAND with each row of a CSV or JSON lines file"
+    )
+    parser.add_argument("--name", metavar="NAME", help="its name (default: the file's)")
+    parser.add_argument(
+        "--max-parallel", type=int, metavar="N", help="at most N of its jobs at a time"
+    )
+    parser.add_argument("--fail-fast", action="store_true", help="stop it at the first failure")
+    parser.add_argument("--pack", type=int, metavar="N", help="N jobs on each GPU")
+    parser.add_argument(
+        "--keep-order",
+        action="store_true",
+        help="print what the jobs write, in the order of the lines, instead of events",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with it: done lines do not run again"
+    )
+    parser.add_argument(
+        "--rerun-failed", action="store_true", help="the same, and run failed lines again"
+    )
+    _add_options_of_run(parser)
+    parser.add_argument("-d", "--detach", action="store_true", help="print its name and return")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the commands and where the first would run"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
+    return parser
+
+
+def _add_options_of_run(parser: Parser) -> None:
+    for name, (flags, metavar, text) in PASSED_ON.items():
+        if name not in NOT_FOR_MANY:
+            parser.add_argument(
+                *flags, dest=name, metavar=metavar, help=text.replace(" it ", " each ", 1)
+            )
+    parser.set_defaults(**dict.fromkeys(NOT_FOR_MANY))
+    parser.add_argument("--exclusive", action="store_true", help="a machine for each job alone")
+    parser.add_argument(
+        "-e",
+        "--env",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="set a variable; only a name takes its value from here",
+    )
+    for name, (metavar, text) in REPEATED.items():
+        parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=text)
+    parser.add_argument(
+        "--in-place", action="store_true", help="run in this very folder (this machine only)"
+    )
+    parser.add_argument("--no-results", action="store_true", help="bring nothing home")
+
+
+def main(args: list[str]) -> int:
+    reading, words, command = reader(args)
+    if reading.prog != "tow batch":
+        from towline.cli.batch_commands import act
+
+        return act(reading, words)
+    options = reading.read(words)
+    if not (options.file or options.matrix or options.params or command):
+        from towline.cli.batch_commands import show_list
+
+        return show_list(Engine(), options.json)
+    _check(reading, options, command)
+    commands, name, source = _commands(options, command)
+    if options.dry_run:
+        return _dry_run(options, commands)
+    return _run(options, commands, name, source)
+
+
+def reader(args: list[str]) -> tuple[Parser, list[str], list[str]]:
+    """The parser for what was typed, what it is to read, and the command behind `--`."""
+    before, behind = args, []
+    if "--" in args:
+        place = args.index("--")
+        before, behind = args[:place], args[place + 1 :]
+    options, words = split_command(before, VALUED)
+    if words and words[0] in ACTIONS and not behind:
+        from towline.cli.batch_commands import parser_of
+
+        return parser_of(words[0]), [*options, *words[1:]], []
+    if len(behind) == 1 and not any(w.startswith(("--matrix", "--params")) for w in before):
+        # `tow batch -- show` means the file.
+        return parser(), [*before, "--", *behind], []
+    return parser(), before, behind
+
+
+def _check(asking: Parser, options: Namespace, command: list[str]) -> None:
+    given = [bool(options.file), bool(options.matrix), options.params is not None]
+    if sum(given) > 1:
+        asking.error("give a FILE, or --matrix, or --params: one of them")
+    if options.file and command:
+        asking.error("the commands are in the FILE; a COMMAND is for --matrix and --params")
+    if not options.file and not any(given):
+        asking.error("what varies? --matrix NAME=VALUES... or --params FILE in front of the `--`")
+    if not options.file and not command:
+        asking.error("which command? put it behind `--`: tow batch --matrix lr=1,2 -- COMMAND {lr}")
+    if options.keep_order and (options.json or options.detach):
+        asking.error("--keep-order prints what the jobs write: not with --json or -d")
+    if options.max_parallel is not None and options.max_parallel < 1:
+        asking.error(f"--max-parallel must be at least 1, not {options.max_parallel}")
+    if options.name is not None:
+        _check_name(options.name)
+
+
+def _check_name(name: str) -> None:
+    from towline.model.lines import as_name
+
+    if name != as_name(name) or not name or name == "last":
+        raise UsageError(
+            f"a batch cannot be called {name!r}",
+            "letters, digits and .+=@,~-_ only, the first a letter or digit, at most 60",
+        )
+
+
+def _commands(options: Namespace, command: list[str]) -> tuple[list[Command], str, str]:
+    """The commands, what the batch is called, and what errors call their source."""
+    from towline.model.lines import commands_from, name_from
+
+    if options.matrix:
+        from towline.model.parameters import matrix_commands
+
+        return matrix_commands(options.matrix, command), options.name or "batch", "--matrix"
+    path = options.file or options.params
+    data = _read(path)
+    source = "stdin" if path == "-" else printable(path)
+    name = options.name or ("" if path == "-" else name_from(path)) or "batch"
+    if options.file:
+        return commands_from(data, source), name, source
+    from towline.model.parameters import row_commands
+
+    return row_commands(data, source, command), name, source
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
+            return file.read()
+    except OSError as error:
+        missing = not os.path.exists(path)
+        hint = f"a single command: tow run COMMAND; also: tow batch {'|'.join(ACTIONS)}"
+        raise UsageError(
+            f"cannot read {printable(path)}: {error.strerror}", hint if missing else ""
+        ) from None
+
+
+def batch_ask(options: Namespace, commands: list[Command], name: str) -> dict[str, Any]:
+    """What the Engine is asked to run."""
+    return {
+        "name": name,
+        "base": _base(options),
+        "lines": [
+            {"argv": command.argv, "title": command.title, "number": command.number}
+            for command in commands
+        ],
+        "max_parallel": options.max_parallel or 0,
+        "fail_fast": options.fail_fast,
+    }
+
+
+def _base(options: Namespace) -> dict[str, Any]:
+    base = job_ask(options, [])
+    if options.pack is not None:
+        base["request"] = _packed(options)
+        base.pop("gpus", None)
+    return base
+
+
+def _packed(options: Namespace) -> str:
+    """The request of a job that shares its GPU with so many of its kind."""
+    if not 1 <= options.pack <= MOST_PER_GPU:
+        raise UsageError(f"--pack must be from 1 to {MOST_PER_GPU}, not {options.pack}")
+    if options.request is not None:
+        raise UsageError(
+            "--pack and -r both say what a job needs of a GPU",
+            "leave out one of them; -r '[gpumem=3G]' shares a GPU by its memory",
+        )
+    gpus = options.gpus or "1"
+    if set(gpus) & set("[]="):
+        raise UsageError(f"cannot read --gpus {gpus!r}", "like 2, gtx1070 or 2:gtx1070")
+    # Rounded down, or the last of them would not fit.
+    share = MOST_PER_GPU // options.pack / MOST_PER_GPU
+    return f"[{f'{gpus}:gpu' if gpus.isdigit() else gpus},gpuutil={share}]"
+
+
+def _dry_run(options: Namespace, commands: list[Command]) -> int:
+    ask = {**_base(options), "argv": commands[0].argv}
+    plan = Engine().call("POST", "/v1/plan", ask, repeat=True)
+    if options.json:
+        lines = [{"number": command.number, "argv": command.argv} for command in commands]
+        say_json({"lines": lines, "plan": plan})
+        return 0
+    from towline.cli.plan import plan_text
+
+    say(f"{count(len(commands), 'job')}:")
+    say("\n".join(f"{command.number:>6}  {_shown(command)}" for command in _few(commands)))
+    if len(commands) > SHOWN_BY_DRY_RUN:
+        say(f"        and {len(commands) - SHOWN_BY_DRY_RUN} more")
+    say(f"\nthe first of them:\n{plan_text(plan)}")
+    return 0
+
+
+def _few(commands: list[Command]) -> list[Command]:
+    return commands[:SHOWN_BY_DRY_RUN]
+
+
+def _shown(command: Command) -> str:
+    import shlex
+
+    from towline.model.lines import BASH
+
+    shell = command.argv[:2] == BASH
+    return printable(command.title if shell else shlex.join(command.argv))
+
+
+def _run(options: Namespace, commands: list[Command], name: str, source: str) -> int:
+    engine = Engine()
+    view = None
+    if options.resume or options.rerun_failed:
+        view = _resumed(engine, options, commands, name, source)
+    since = view["seq"] if view else 0
+    if view is None:
+        view = _submitted(engine, batch_ask(options, commands, name))
+    if options.detach:
+        say_json(view) if options.json else say(f"batch {view['name']}")
+        return 0
+    if options.keep_order:
+        return _in_order(engine, view)
+    from towline.cli.batch_display import display_for
+    from towline.cli.batch_follow import BatchFollow
+
+    if options.json:
+        say_json({"batch": view})
+    else:
+        tell(f"batch {view['name']}: {count(view['count'], 'job')} on {printable(view['cluster'])}")
+    return BatchFollow(engine, view["name"], display_for(options.json), since).run()
+
+
+def _submitted(engine: Engine, ask: dict[str, Any]) -> dict[str, Any]:
+    try:
+        view: dict[str, Any] = engine.once("/v1/batches", ask, new_key())["batch"]
+    except KeyboardInterrupt:
+        note("interrupted; whether the batch was accepted already, says: tow batch list")
+        raise
+    return view
+
+
+def _resumed(
+    engine: Engine, options: Namespace, commands: list[Command], name: str, source: str
+) -> dict[str, Any] | None:
+    """The batch these commands were submitted as, going on; None when there is none yet."""
+    from towline.cli.batch_names import batch_path, submitted_before
+
+    folder = job_ask(options, [])["cwd"]
+    view = submitted_before(engine, name, folder, commands, source)
+    if view is None:
+        return None
+    states = ["lost", "stopped", *(["failed"] if options.rerun_failed else [])]
+    path = batch_path(engine, view["name"], "retry")
+    answer = engine.call("POST", path, {"states": states}, repeat=True)
+    again: int = answer["retried"]
+    done = answer["batch"]["counts"].get("done", 0)
+    note(f"batch {view['name']} goes on: {done} done before, {count(again, 'job')} again")
+    # Events since before the retry: what happened meanwhile is told, too.
+    return {**answer["batch"], "seq": view["seq"]}
+
+
+def _in_order(engine: Engine, view: dict[str, Any]) -> int:
+    import time
+
+    from towline.cli.batch_follow import print_in_order
+    from towline.cli.batch_names import batch_path
+    from towline.cli.batch_wording import exit_code, summary
+
+    name, first = view["name"], view["first"]
+    code = print_in_order(engine, name, range(first, first + view["count"]))
+    if code is not None:
+        return code
+    ended = engine.call("GET", batch_path(engine, name) + "?limit=1")["batch"]
+    tell(summary(ended, time.time()))
+    return exit_code(ended)

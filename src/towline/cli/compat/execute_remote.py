@@ -1,0 +1,54 @@
+"""`execute_remote --machine M 'command'`: one command on one machine, followed to its end."""
+
+from __future__ import annotations
+
+from towline.cli.compat.copies import (
+    EVERYTHING,
+    backwards,
+    checked_name,
+    existing_results,
+    forwards,
+)
+from towline.cli.compat.machine_files import read_machine
+from towline.cli.compat.needs import NEXT_TO_NOTHING
+from towline.cli.compat.program import leave
+from towline.cli.compat.single import RANDOM, random_name, single_options
+from towline.cli.compat.submission import batch_base, machine_limits
+from towline.cli.engine import Engine
+from towline.cli.terminal import note
+from towline.errors import UsageError
+
+
+def command(args: list[str]) -> int:
+    options = single_options(EVERYTHING).parse_args(args)
+    name = random_name() if options.job_name == RANDOM else checked_name(options.job_name)
+    if existing_results(name):
+        raise UsageError(
+            f"results of a job {name} are in job_results already",
+            "move or remove them, or give another --job-name",
+        )
+    ask = {
+        **batch_base(NEXT_TO_NOTHING, forwards(options.copy_forwards)),
+        "argv": ["bash", "-c", options.command],
+        "title": options.command,
+        "back": backwards(options.copy_backwards),
+        "whole": True,
+        "name": name,
+    }
+    engine = Engine()
+    entry = {options.machine: read_machine(options.machine)}
+    found = machine_limits(engine, entry, NEXT_TO_NOTHING, each=True)[options.machine]
+    if options.verbose:
+        note(f"{options.machine} is {found['name']}; results go to job_results/{name}")
+    from towline.cli.commands.run import new_key
+    from towline.cli.follow import Follow
+
+    return Follow(engine, ask={**ask, "cluster": found["cluster"]}, key=new_key()).run()
+
+
+def main() -> None:
+    leave("execute_remote", command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What the compatible commands ask the Engine for."""
+
+from __future__ import annotations
+
+import os
+
+from towline.cli.terminal import tell
+from towline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from towline.cli.engine import Engine
+
+
+def batch_base(request: str, only: list[str]) -> dict[str, Any]:
+    """What all jobs of a submission share."""
+    return {"argv": [], "cwd": _folder(), "request": request, "only": only}
+
+
+def machine_limits(
+    engine: Engine, entries: dict[str, dict[str, Any]], request: str, each: bool = False
+) -> dict[str, dict[str, Any]]:
+    """What each machine has room for now, by the name of its file; ones that are away have none.
+
+    Two files of one machine count as one. With `each`, a `cluster` of each one alone is made, too.
+    """
+    ask = {"cwd": _folder(), "machines": list(entries.values()), "request": request, "each": each}
+    answers = engine.call("POST", "/v1/limits", ask, repeat=True)["machines"]
+    found: dict[str, dict[str, Any]] = {}
+    files: dict[str, str] = {}
+    for file, answer in zip(entries, answers, strict=True):
+        first = files.setdefault(answer["name"], file)
+        if first != file:
+            tell(f"{file} is the same machine as {first}, and counts once")
+            continue
+        found[file] = answer
+        if answer["reason"]:
+            tell(f"{file}: not used for now: {answer['reason']}")
+            if answer["hint"]:
+                tell(f"  {answer['hint']}")
+    return found
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("this folder does not exist any more", "cd to one that does") from None

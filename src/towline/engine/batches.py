@@ -1,0 +1,249 @@
+"""Batches in the Engine: feed the core, stop and start again what belongs together."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from towline.core.batches import Progress
+from towline.engine.engine import Engine, request_of
+from towline.model.batch import Batch, Line
+from towline.model.events import Fed
+from towline.model.job import Job, JobSpec, State
+
+#: Batches that ended earlier than this are not listed unless asked for.
+_RECENT_S = 86400.0
+_LONGEST_NAME = 60
+
+
+class Wish(Struct, frozen=True):
+    """A batch that was checked and can be accepted."""
+
+    name: str
+    base: JobSpec
+    lines: list[Line]
+    max_parallel: int = 0
+    fail_fast: bool = False
+
+
+class Batches:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.store = engine.store
+        #: Those that have not ended.
+        self.active: dict[str, Progress] = {}
+        self._names: set[str] = set()
+        self._watchers: dict[str, set[asyncio.Event]] = {}
+        self._stopping: set[asyncio.Task[Batch]] = set()
+        engine.on_changed = self._changed
+
+    def recover(self) -> None:
+        """After a restart: go on with every batch that has not ended."""
+        for batch in self.store.batches.unfinished():
+            self._take_up(batch)
+
+    async def submit(self, wish: Wish, key: str = "") -> Batch:
+        """Accept a batch; when this returns it is on disk."""
+        if known := self.store.submission(key) if key else range(0):
+            return self.store.batches.named(self.store.batches.of_job(known[0]))
+        first = self.store.new_ids(len(wish.lines))[0]
+        batch = Batch(
+            name=self._free_name(wish.name),
+            base=wish.base,
+            first=first,
+            count=len(wish.lines),
+            submitted=self.engine.clock(),
+            max_parallel=wish.max_parallel,
+            fail_fast=wish.fail_fast,
+        )
+        self._names.add(batch.name)
+        try:
+            await self.engine.in_turn(lambda: self.store.batches.add(batch, wish.lines, key))
+        finally:
+            self._names.discard(batch.name)
+        self._take_up(batch)
+        return batch
+
+    async def stop(self, name: str, reason: str = "stopped before it started") -> Batch:
+        """End what waits, stop what runs; nothing of it starts any more."""
+        batch = replace(self.store.batches.named(name), stopped=True)
+        progress = self.active.get(name)
+        if progress is not None:
+            progress.batch = batch
+
+        def write() -> None:
+            self.store.batches.change(batch)
+            self.store.batches.stop_waiting(batch, self.engine.clock(), reason)
+
+        await self.engine.in_turn(write)
+        if progress is not None:
+            await self.engine.stop(list(progress.inside))
+            self._take_up(batch)
+        return batch
+
+    async def retry(self, name: str, states: Sequence[State]) -> int:
+        """Start again what ended in one of these states; how many they are."""
+        batch = replace(self.store.batches.named(name), stopped=False)
+
+        def write() -> int:
+            self.store.batches.change(batch)
+            return self.store.batches.start_again(batch, states, self.engine.clock())
+
+        count = await self.engine.in_turn(write)
+        self._take_up(batch)
+        return count
+
+    # --- feeding the core --------------------------------------------------------------------
+
+    def _take_up(self, batch: Batch) -> None:
+        """Count anew where its jobs stand, and go on from there."""
+        mine = [job for job in self.engine.core.jobs.values() if job.spec.batch == batch.name]
+        counts = Counter(self.store.batches.counts(batch))
+        # The core may be a step ahead of what is written.
+        counts.subtract(self.store.batches.states([job.id for job in mine]))
+        counts.update(job.state for job in mine)
+        progress = Progress(batch, counts)
+        progress.take_in(mine)
+        if progress.over:
+            self.active.pop(batch.name, None)
+        else:
+            self.active[batch.name] = progress
+            self._feed(progress)
+        self._wake(batch.name)
+
+    def _feed(self, progress: Progress) -> None:
+        left = progress.wants()
+        while left:
+            found = self.store.waiting_of(progress.cursor, progress.batch.last, left)
+            if not found:
+                return
+            progress.cursor = found[-1].id + 1
+            new = [job for job in found if job.id not in progress.inside]
+            progress.take_in(new)
+            left -= len(new)
+            fed = tuple((job, request_of(job.spec.request)) for job in new)
+            self.engine.report(Fed(fed))
+
+    def _changed(self, jobs: Iterable[Job]) -> None:
+        """The core changed jobs, and that is written."""
+        touched: dict[str, Progress] = {}
+        now = self.engine.clock()
+        for job in jobs:
+            name = job.spec.batch
+            if not name:
+                continue
+            progress = self.active.get(name)
+            if progress is None or job.id not in progress.inside:
+                # Someone started one of its jobs again, by its number.
+                self._take_up(self.store.batches.named(name))
+                continue
+            progress.follow(job, now)
+            touched[name] = progress
+            if progress.must_stop(job):
+                self._stop_soon(progress, job)
+        for name, progress in touched.items():
+            if progress.over:
+                self.active.pop(name, None)
+            else:
+                self._feed(progress)
+            self._wake(name)
+
+    def _stop_soon(self, progress: Progress, job: Job) -> None:
+        progress.batch = replace(progress.batch, stopped=True)
+        reason = f"stopped because line {job.spec.line} {job.state}"
+        task = asyncio.get_running_loop().create_task(self.stop(job.spec.batch, reason))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    # --- what is known of them ---------------------------------------------------------------
+
+    def watch(self, name: str) -> asyncio.Event:
+        """Set whenever something of a batch changed."""
+        watcher = asyncio.Event()
+        self._watchers.setdefault(name, set()).add(watcher)
+        return watcher
+
+    def unwatch(self, name: str, watcher: asyncio.Event) -> None:
+        self._watchers[name].discard(watcher)
+        if not self._watchers[name]:
+            del self._watchers[name]
+
+    def _wake(self, name: str) -> None:
+        for watcher in self._watchers.get(name, ()):
+            watcher.set()
+
+    def listed(self, everything: bool) -> list[dict[str, Any]]:
+        since = 0.0 if everything else self.engine.clock() - _RECENT_S
+        views = (self.view(batch.name) for batch in self.store.batches.all())
+        return [view for view in views if view["ended"] is None or view["ended"] >= since]
+
+    def view(self, name: str) -> dict[str, Any]:
+        """What programs see of a batch."""
+        batch = self.store.batches.named(name)
+        progress = self.active.get(name)
+        now = self.engine.clock()
+        counts = progress.counts if progress else Counter(self.store.batches.counts(batch))
+        return {
+            "name": name,
+            "cluster": batch.base.cluster,
+            "owner": batch.base.owner,
+            "folder": batch.base.folder,
+            "request": batch.base.request,
+            "submitted": batch.submitted,
+            "ended": None if progress else self.store.batches.ended_at(batch),
+            "count": batch.count,
+            "first": batch.first,
+            "max_parallel": batch.max_parallel,
+            "fail_fast": batch.fail_fast,
+            "stopped": batch.stopped,
+            "counts": {state.value: counts[state] for state in State if state is not State.NEW},
+            "rate": round(progress.rate(now), 2) if progress else 0.0,
+            "eta_s": progress.eta_s(now) if progress else None,
+            "machines": self._machines(progress) if progress else {},
+            "why": self._why(progress) if progress else "",
+            "home": self.store.batches.results_wanted(batch) == 0,
+            # To follow it from here on.
+            "seq": self.store.batches.last_event(),
+        }
+
+    def _machines(self, progress: Progress) -> dict[str, Any]:
+        """Which machine runs how many of its jobs, and on which GPUs."""
+        found: dict[str, Any] = {}
+        for job_id, state in progress.inside.items():
+            job = self.engine.core.jobs.get(job_id)
+            if state is State.QUEUED or job is None or job.attempt is None:
+                continue
+            for slot in job.attempt.placement:
+                row = found.setdefault(slot.machine, {"running": 0, "gpus": {}})
+                row["running"] += 1
+                for gpu in slot.gpus:
+                    row["gpus"][str(gpu)] = row["gpus"].get(str(gpu), 0) + 1
+        return found
+
+    def _why(self, progress: Progress) -> str:
+        """Why those wait that wait."""
+        if progress.batch.stopped or not progress.counts[State.QUEUED]:
+            return ""
+        waiting = (job for job, state in progress.inside.items() if state is State.QUEUED)
+        job_id = next(waiting, None)
+        if job_id is None:
+            return f"{progress.batch.max_parallel} run at a time" if progress.inside else ""
+        return self.engine.core.scheduler.explain(job_id, self.engine.clock()).text
+
+    def _free_name(self, wanted: str) -> str:
+        base = wanted[:_LONGEST_NAME] or "batch"
+        return next(name for name in _numbered(base) if not self._is_taken(name))
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self._names or self.store.batches.exists(name)
+
+
+def _numbered(base: str) -> Iterable[str]:
+    yield base
+    number = 2
+    while True:
+        yield f"{base}-{number}"
+        number += 1

@@ -1,0 +1,177 @@
+"""Batches in the store: one row for what its jobs share, and a short row for each job."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from towline.errors import NotFound
+from towline.model.batch import Batch, Counts, Line
+from towline.model.job import State
+from towline.store.rows import encode
+
+_decode = msgspec.json.Decoder(Batch).decode
+
+_INSERT = (
+    "INSERT INTO jobs (id, owner, cluster, title, state, submitted, spec, batch) "
+    "VALUES (?,?,?,?,'queued',?,?,?)"
+)
+#: Attempts that others will follow.
+_REMEMBER = (
+    "INSERT OR REPLACE INTO attempts "
+    "SELECT id, json_extract(CAST(attempt AS TEXT), '$.number'), attempt FROM jobs "
+    "WHERE id BETWEEN ? AND ? AND attempt IS NOT NULL AND state IN ({})"
+)
+_AGAIN = (
+    "UPDATE jobs SET state='queued', started=NULL, ended=NULL, exit_code=NULL, reason='', "
+    "failures=0, stop_asked=0, avoid='[]', results='' WHERE id BETWEEN ? AND ? AND state IN ({})"
+)
+_TELL = (
+    "INSERT INTO events (at, job, state, text) SELECT ?, id, 'queued', 'retry was asked for' "
+    "FROM jobs WHERE id BETWEEN ? AND ? AND state IN ({})"
+)
+_STOP = (
+    "UPDATE jobs SET state='stopped', stop_asked=1, ended=?, reason=? "
+    "WHERE id BETWEEN ? AND ? AND state='queued'"
+)
+
+#: seq, at, job, state, text
+Event = tuple[int, float, int, str, str]
+
+
+class BatchRows:
+    """The part of the store that knows of batches."""
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        reader: sqlite3.Connection,
+        transaction: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._db = db
+        self._reader = reader
+        self._transaction = transaction
+        self._known: dict[str, Batch] = {}
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def add(self, batch: Batch, lines: Iterable[Line], key: str = "") -> None:
+        """All jobs of a batch at once, and the key they came under."""
+        base = batch.base
+        rows = (
+            (
+                batch.first + place,
+                base.owner,
+                base.cluster,
+                line.title,
+                batch.submitted,
+                encode(line),
+                batch.name,
+            )
+            for place, line in enumerate(lines)
+        )
+        with self._transaction():
+            self._write(batch)
+            self._db.executemany(_INSERT, rows)
+            if key:
+                self._db.execute(
+                    "INSERT INTO submissions VALUES (?,?,?)", (key, batch.first, batch.count)
+                )
+        self._known[batch.name] = batch
+
+    def change(self, batch: Batch) -> None:
+        """What is known of a batch itself has changed."""
+        with self._transaction():
+            self._write(batch)
+        self._known[batch.name] = batch
+
+    def stop_waiting(self, batch: Batch, now: float, reason: str) -> None:
+        """End what waits; of jobs that the core has, it writes what becomes of them itself."""
+        with self._transaction():
+            self._db.execute(_STOP, (now, reason, batch.first, batch.last))
+
+    def start_again(self, batch: Batch, states: Sequence[State], now: float) -> int:
+        """Let jobs that ended in one of these states wait again; how many they are."""
+        marks = ",".join("?" * len(states))
+        values = (batch.first, batch.last, *(state.value for state in states))
+        with self._transaction():
+            self._db.execute(_REMEMBER.format(marks), values)
+            self._db.execute(_TELL.format(marks), (now, *values))
+            return self._db.execute(_AGAIN.format(marks), values).rowcount
+
+    def _write(self, batch: Batch) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO batches VALUES (?,?,?,?)",
+            (batch.name, batch.first, batch.count, encode(batch)),
+        )
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def named(self, name: str) -> Batch:
+        if name not in self._known:
+            row = self._reader.execute("SELECT body FROM batches WHERE name=?", (name,)).fetchone()
+            if row is None:
+                raise NotFound(f"there is no batch {name!r}", hint="`tow batch list` names them")
+            self._known[name] = _decode(row[0])
+        return self._known[name]
+
+    def exists(self, name: str) -> bool:
+        query = "SELECT 1 FROM batches WHERE name=?"
+        return self._reader.execute(query, (name,)).fetchone() is not None
+
+    def of_job(self, job_id: int) -> str:
+        row = self._reader.execute("SELECT batch FROM jobs WHERE id=?", (job_id,)).fetchone()
+        return row[0] if row else ""
+
+    def all(self) -> list[Batch]:
+        """Every batch, the oldest first."""
+        rows = self._reader.execute("SELECT name FROM batches ORDER BY first").fetchall()
+        return [self.named(name) for (name,) in rows]
+
+    def unfinished(self) -> list[Batch]:
+        """Batches with a job that has not ended."""
+        rows = self._reader.execute("SELECT DISTINCT batch FROM jobs WHERE ended IS NULL")
+        return [self.named(name) for (name,) in rows.fetchall() if name]
+
+    def counts(self, batch: Batch) -> Counts:
+        rows = self._reader.execute(
+            "SELECT state, count(*) FROM jobs WHERE id BETWEEN ? AND ? GROUP BY state",
+            (batch.first, batch.last),
+        )
+        return {State(state): count for state, count in rows}
+
+    def states(self, ids: Iterable[int]) -> list[State]:
+        """The states of some jobs, as they are written."""
+        query = "SELECT state FROM jobs WHERE id=?"
+        return [State(self._reader.execute(query, (job,)).fetchone()[0]) for job in ids]
+
+    def ended_at(self, batch: Batch) -> float | None:
+        """When its last job ended."""
+        row = self._reader.execute(
+            "SELECT max(ended) FROM jobs WHERE id BETWEEN ? AND ?", (batch.first, batch.last)
+        ).fetchone()
+        return row[0] if row else None
+
+    def results_wanted(self, batch: Batch) -> int:
+        """Jobs that have ended and whose results are not home."""
+        row = self._reader.execute(
+            "SELECT count(*) FROM jobs WHERE results='wanted' AND id BETWEEN ? AND ?",
+            (batch.first, batch.last),
+        ).fetchone()
+        count: int = row[0]
+        return count
+
+    def events(self, batch: Batch, since: int, limit: int) -> list[Event]:
+        """What happened to its jobs after an event."""
+        rows = self._reader.execute(
+            "SELECT seq, at, job, state, text FROM events "
+            "WHERE seq > ? AND job BETWEEN ? AND ? AND state != '' ORDER BY seq LIMIT ?",
+            (since, batch.first, batch.last, limit),
+        )
+        return rows.fetchall()
+
+    def last_event(self) -> int:
+        row = self._reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
+        seq: int = row[0]
+        return seq

@@ -1,0 +1,175 @@
+"""A batch on a terminal: a table that fits, failures above it, and what Ctrl-C asks."""
+
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import termios
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from cli.stub import Stub, answer, batch, event, frame, stream
+from testbed.tow import Tow
+from testbed.waiting import wait_until
+from towline.cli.batch_live import drawn
+
+NOW = 1062.0
+BUSY = batch(
+    count=1200,
+    running=3,
+    queued=600,
+    done=590,
+    failed=7,
+    rate=5.9,
+    eta_s=102.0,
+    why="gpu1: 2 GPUs, 2 are used by job 4; " * 3,
+    machines={
+        "gpu1": {"running": 4, "gpus": {"0": 1, "1": 3}},
+        "gpu2": {"running": 1, "gpus": {"0": 1}},
+    },
+)
+
+
+def text_of(view: dict[str, Any], width: int, room: int = 12) -> list[str]:
+    """The table as lines of a terminal without colours."""
+    console = Console(width=width, force_terminal=True, no_color=True, color_system=None)
+    with console.capture() as captured:
+        console.print(drawn(view, NOW, width, room))
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in captured.get().splitlines()]
+
+
+def test_the_table_says_what_runs_what_waits_and_how_long_it_will_take() -> None:
+    lines = text_of(BUSY, 120)
+    assert lines[0] == "batch sweep · lab · 1 min 2 s · 5.9/s · 1 min 42 s left"
+    assert lines[1] == "█" * 29 + "░" * 31 + " 597 of 1200 · 49 %"
+    assert lines[2] == "3 running · 600 waiting · 590 done · 7 failed"
+    assert lines[3].startswith("waiting: gpu1: 2 GPUs")
+    assert lines[-3:] == [
+        "MACHINE  RUNNING  GPUS",
+        "gpu1     4        0  1 ×3",
+        "gpu2     1        0",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_table_fits_the_terminal(width: int) -> None:
+    assert max(map(len, text_of(BUSY, width))) <= width
+
+
+def test_of_many_machines_those_with_most_jobs_are_shown() -> None:
+    machines = {f"h{n}": {"running": n, "gpus": {}} for n in range(1, 201)}
+    lines = text_of(batch(count=999, running=200, queued=799, machines=machines), 80, room=5)
+    assert lines[-6:] == [
+        "MACHINE       RUNNING",
+        "h200          200",
+        "h199          199",
+        "h198          198",
+        "h197          197",
+        f"and 196 more  {sum(range(1, 197))}",
+    ]
+
+
+def test_results_on_their_way_are_told() -> None:
+    assert "bringing their results home" in text_of(batch(done=4, home=False), 80)[-1]
+
+
+class Screen:
+    """`tow` on a terminal of 80 columns that can draw."""
+
+    def __init__(self, tow: Tow, *words: str) -> None:
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        os.set_blocking(self._ours, False)
+        self.seen = ""
+        self.process = subprocess.Popen(
+            [*tow.program, *words],
+            cwd=tow.folder,
+            env=tow.env | {"TERM": "xterm", "COLUMNS": "80"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
+
+    def sees(self, text: str) -> None:
+        wait_until(lambda: text in self._read(), on_timeout=lambda: self.seen)
+
+    def types(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def leaves(self) -> int:
+        wait_until(lambda: self._read() and self.process.poll() is not None)
+        self._read()
+        return self.process.returncode
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+        os.close(self._ours)
+
+    def _read(self) -> str:
+        try:
+            while piece := os.read(self._ours, 65536):
+                self.seen += piece.decode(errors="replace")
+        except OSError:
+            pass  # Nothing there now, or nobody writes any more.
+        return self.seen
+
+
+@pytest.fixture
+def screen(tow: Tow, stub: Stub) -> Iterator[Screen]:
+    """A batch that is followed on a terminal and does not end by itself."""
+    failed = event(3, 7, "failed", "failed: exit code 3", code=3)
+    again = event(4, 8, "requeued", "retry was asked for")
+    busy = frame(event(2, 6, "started"), failed, again, view=BUSY)
+    stub.on("POST /v1/batches", answer({"batch": BUSY}))
+    ended = stream(frame(view=batch(done=3, stopped=1), over=True))
+    stub.on("GET /v1/batches/sweep/follow", stream(busy, hold=threading.Event()), ended)
+    stub.on("POST /v1/batches/sweep/stop", answer({"batch": BUSY}))
+    (tow.folder / "sweep.txt").write_text("true\n")
+    screen = Screen(tow, "batch", "sweep.txt")
+    try:
+        screen.sees("597 of 1200")
+        yield screen
+    finally:
+        screen.close()
+
+
+def test_failures_stand_above_the_table(screen: Screen) -> None:
+    told = "failed 7 line 7 on h1 (exit code 3): cmd 7 · tow log 7"
+    screen.sees(told)
+    assert screen.seen.count(told) == 1
+    assert "started 6" not in screen.seen and "requeued" not in screen.seen
+
+
+def test_ctrl_c_asks_and_can_stop_the_batch(screen: Screen, stub: Stub) -> None:
+    screen.types("\x03")
+    screen.sees("batch sweep has not ended. [s]top it, [k]eep following, [d]etach?")
+    screen.types("s\r")
+    screen.sees("■ batch sweep: 3 done, 1 stopped")
+    assert screen.leaves() == 130
+    assert len(stub.asked_of("POST /v1/batches/sweep/stop")) == 1
+    assert stub.asked_of("GET /v1/batches/sweep/follow")[1].query == {"since": "4"}
+
+
+def test_a_second_ctrl_c_detaches(screen: Screen, stub: Stub) -> None:
+    screen.types("\x03")
+    screen.sees("[d]etach?")
+    screen.types("\x03")
+    screen.sees("batch sweep goes on: tow batch show -f sweep")
+    assert screen.leaves() == 130
+    assert stub.asked_of("POST /v1/batches/sweep/stop") == []
+
+
+def test_whoever_detaches_leaves_in_peace(screen: Screen) -> None:
+    screen.types("\x03")
+    screen.sees("[d]etach?")
+    screen.types("what\rd\r")
+    assert screen.leaves() == 0

@@ -1,0 +1,279 @@
+"""A batch in the Engine: the core has a window of it, the store has it all, a kill loses nothing."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from towline.backends.fake import FakeBackend
+from towline.core.batches import WINDOW
+from towline.engine.batch_follow import follow
+from towline.engine.batches import Batches, Wish
+from towline.engine.engine import Engine
+from towline.errors import NotFound
+from towline.model.batch import Batch, Line
+from towline.model.events import MachineSeen
+from towline.model.job import Ending, JobSpec, State
+from towline.model.machine import Machine
+from towline.store.store import Store
+
+#: A few more jobs than CPUs run at a time.
+AT_ONCE = 6
+MACHINE = Machine("h1", cpus=4, mem_mb=16000, clusters=("lab",))
+BASE = JobSpec(argv=(), cluster="lab", owner="me", results=False)
+
+
+def lines(count: int) -> list[Line]:
+    return [Line(argv=("echo", str(n)), number=n, title=f"echo {n}") for n in range(1, count + 1)]
+
+
+class Bench:
+    """An Engine with batches on a fake backend, that can be killed and started again."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.engine = Engine(Store(path))
+        self.backend = FakeBackend(self.engine.report)
+        self.engine.backend = self.backend
+        self.batches = Batches(self.engine)
+        self.task = asyncio.create_task(self.engine.run())
+        self.engine.report(MachineSeen(MACHINE))
+
+    async def kill_and_restart(self) -> None:
+        await self.close()
+        old = self.backend
+        self.__init__(self.path)  # type: ignore[misc]
+        self.backend.running, self.backend.starts = old.running, old.starts
+        await self.engine.recover()
+        self.batches.recover()
+
+    async def close(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        self.engine.close()
+
+    def counts(self, name: str) -> Counter[str]:
+        return +Counter(self.batches.view(name)["counts"])
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await asyncio.sleep(0.001)
+
+    def end_all(self, ending: Callable[[int], Ending] = lambda job: Ending(code=0)) -> int:
+        """End what runs; how many they were."""
+        running = list(self.backend.running)
+        for process in running:
+            self.backend.end(*process, ending=ending(process[0]))
+        return len(running)
+
+    async def play_out(
+        self, batch: Batch, ending: Callable[[int], Ending] = lambda job: Ending(code=0)
+    ) -> None:
+        """End whatever runs until the batch is over."""
+        while batch.name in self.batches.active:
+            self.end_all(ending)
+            await asyncio.sleep(0.001)
+
+
+Scenario = Callable[[Bench], Awaitable[None]]
+Play = Callable[[Scenario], None]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    def run(scenario: Scenario) -> None:
+        async def whole() -> None:
+            bench = Bench(str(tmp_path / "store.db"))
+            try:
+                async with asyncio.timeout(60):
+                    await scenario(bench)
+            finally:
+                await bench.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+def started_lines(bench: Bench) -> Counter[int]:
+    return Counter(job for job, _, _ in bench.backend.starts)
+
+
+def test_every_line_runs_once_and_the_core_has_only_a_window(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        count = WINDOW * 2 + 10
+        bench.engine.report(MachineSeen(replace(MACHINE, cpus=200)))
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(count)))
+        most = 0
+        while batch.name in bench.batches.active:
+            most = max(most, len(bench.engine.core.jobs))
+            bench.end_all()
+            await asyncio.sleep(0)
+        assert bench.counts("sweep") == {"done": count}
+        assert started_lines(bench) == Counter(range(batch.first, batch.last + 1))
+        assert most <= WINDOW + 400
+
+    play(scenario)
+
+
+def test_a_job_of_a_batch_is_what_its_line_says(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        own = Line(argv=("a",), number=7, name="mine", env={"K": "v"}, back=("out",))
+        wish = Wish("b", JobSpec((), "lab", "me", env={"J": "w"}, snapshot="s"), [own])
+        batch = await bench.batches.submit(wish)
+        spec = bench.engine.job(batch.first).spec
+        assert (spec.argv, spec.batch, spec.line, spec.name) == (("a",), "b", 7, "mine")
+        assert (spec.env, spec.back, spec.snapshot) == ({"J": "w", "K": "v"}, ("out",), "s")
+
+    play(scenario)
+
+
+def test_a_name_that_is_taken_gets_a_number(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        wishes = [bench.batches.submit(Wish("sweep", BASE, lines(1))) for _ in range(3)]
+        names = {batch.name for batch in await asyncio.gather(*wishes)}
+        assert names == {"sweep", "sweep-2", "sweep-3"}
+
+    play(scenario)
+
+
+def test_the_same_key_is_the_same_batch(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        first = await bench.batches.submit(Wish("sweep", BASE, lines(3)), "key")
+        assert await bench.batches.submit(Wish("sweep", BASE, lines(3)), "key") == first
+        assert len(bench.batches.listed(True)) == 1
+
+    play(scenario)
+
+
+def test_kills_of_the_engine_lose_no_line_and_run_none_twice(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(60)))
+        for _ in range(8):
+            await bench.until(lambda: bool(bench.backend.running))
+            bench.end_all()
+            await asyncio.sleep(0)
+            await bench.kill_and_restart()
+        await bench.play_out(batch)
+        assert bench.counts("sweep") == {"done": 60}
+        # A start that an Engine did not live to give is given by the next, as another attempt.
+        assert Counter(bench.backend.starts.values()) == {1: len(bench.backend.starts)}
+        assert started_lines(bench) == Counter(range(batch.first, batch.last + 1))
+
+    play(scenario)
+
+
+def test_no_more_than_max_parallel_run_at_a_time(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(20), max_parallel=2))
+        most = 0
+        while batch.name in bench.batches.active:
+            most = max(most, len(bench.backend.running))
+            for process in list(bench.backend.running)[:1]:
+                bench.backend.end(*process, ending=Ending(code=0))
+            await asyncio.sleep(0.001)
+        assert most == 2
+        assert bench.counts("sweep") == {"done": 20}
+
+    play(scenario)
+
+
+def test_with_fail_fast_the_first_failure_stops_the_rest(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        wish = Wish("sweep", BASE, lines(3000), fail_fast=True)
+        batch = await bench.batches.submit(wish)
+        await bench.until(lambda: len(bench.backend.running) == AT_ONCE)
+        bench.backend.end(batch.first + 1, 1, 0, Ending(code=3))
+        await bench.until(lambda: batch.name not in bench.batches.active)
+        assert bench.counts("sweep") == {"failed": 1, "stopped": 2999}
+        assert "line 2 failed" in bench.engine.job(batch.last).reason
+        assert len(bench.backend.starts) < 20
+
+    play(scenario)
+
+
+def test_a_stopped_batch_is_taken_up_where_it_was(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(30)))
+        await bench.until(lambda: len(bench.backend.running) == AT_ONCE)
+        bench.end_all()
+        await bench.until(lambda: bench.counts("sweep")["done"] == AT_ONCE)
+        await bench.batches.stop("sweep")
+        await bench.until(lambda: batch.name not in bench.batches.active)
+        stopped = bench.counts("sweep")["stopped"]
+        assert bench.counts("sweep") == {"done": AT_ONCE, "stopped": 30 - AT_ONCE}
+        await bench.kill_and_restart()
+        assert await bench.batches.retry("sweep", [State.STOPPED]) == stopped
+        await bench.play_out(batch)
+        assert bench.counts("sweep") == {"done": 30}
+        assert started_lines(bench)[batch.first] == 1
+
+    play(scenario)
+
+
+def test_only_what_failed_is_started_again(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(10)))
+        await bench.play_out(batch, lambda job: Ending(code=job % 2))
+        failed = bench.counts("sweep")["failed"]
+        assert failed == 5
+        assert await bench.batches.retry("sweep", [State.FAILED]) == failed
+        await bench.play_out(batch)
+        assert bench.counts("sweep") == {"done": 10}
+        assert sorted(started_lines(bench).values()) == [1] * 5 + [2] * 5
+        job = next(job for job, times in started_lines(bench).items() if times == 2)
+        earlier = bench.engine.store.attempt(job, 1)
+        assert earlier is not None and earlier.endings[0].code == 1
+
+    play(scenario)
+
+
+def test_one_job_of_a_batch_can_be_stopped_and_started_again_by_its_number(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(10), max_parallel=1))
+        await bench.until(lambda: bool(bench.backend.running))
+        await bench.engine.stop([batch.last])
+        assert bench.engine.job(batch.last).state is State.STOPPED
+        await bench.play_out(batch)
+        assert bench.counts("sweep") == {"done": 9, "stopped": 1}
+        await bench.engine.retry([batch.last])
+        await bench.until(lambda: batch.name in bench.batches.active)
+        await bench.play_out(batch)
+        assert bench.counts("sweep") == {"done": 10}
+
+    play(scenario)
+
+
+def test_followers_hear_each_start_and_end_once_also_across_a_kill(play: Play) -> None:
+    async def listen(bench: Bench, since: int, most: int) -> tuple[int, list[Any]]:
+        heard: list[Any] = []
+        async for frame, _ in follow(bench.batches, "sweep", since):
+            heard += frame["events"]
+            if frame["over"] or len(heard) >= most:
+                break
+            bench.end_all()
+        return (heard[-1][0] if heard else since), heard
+
+    async def scenario(bench: Bench) -> None:
+        await bench.batches.submit(Wish("sweep", BASE, lines(12)))
+        seq, before = await listen(bench, 0, 6)
+        await bench.kill_and_restart()
+        _, after = await listen(bench, seq, 1000)
+        heard = Counter((event[3], event[4]) for event in before + after)
+        for number in range(1, 13):
+            assert heard[number, "done"] == 1
+            assert heard[number, "started"] >= 1
+
+    play(scenario)
+
+
+def test_an_unknown_batch_is_told(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        with pytest.raises(NotFound, match="no batch 'nothing'"):
+            await bench.batches.stop("nothing")
+
+    play(scenario)
