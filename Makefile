@@ -26,7 +26,7 @@ bench: $(READY) parts
 	$(BIN)/python -m pip install -q --group bench
 	$(BIN)/python bench/run.py
 
-# Real parts the tests need: sshd, ip and git; through apt when root.
+# Real parts the tests need: sshd, ip, git and a Slurm; through apt when root.
 parts:
 	@bash .ci/parts
 

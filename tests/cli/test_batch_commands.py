@@ -132,6 +132,16 @@ def test_log_prints_the_output_of_all_jobs_or_of_some_lines(tow: Tow, stub: Stub
         assert tow("batch", "log", "sweep", lines).returncode == 2
 
 
+def test_log_says_what_is_no_longer_there(tow: Tow, stub: Stub) -> None:
+    jobs = [job(12, line=1)]
+    stub.on("GET /v1/batches/sweep", answer({"batch": batch(count=1), "jobs": jobs}))
+    gone = {"note": "its output is no longer on its machine"}
+    stub.on("GET /v1/jobs/12/log", stream({"job": job(12)}, gone, {"end": job(12, "done")}))
+    done = tow("batch", "log", "sweep")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "job 12 · lab · its output is no longer on its machine\n"
+
+
 def test_stop_retry_and_results_are_asked_of_the_engine(tow: Tow, stub: Stub) -> None:
     view = batch(stopping=1, done=3, folder=str(tow.folder))
     stub.on("GET /v1/batches", answer({"batches": [batch("a"), view]}))
@@ -171,7 +181,7 @@ def test_status_has_one_row_for_a_batch(tow: Tow, stub: Stub) -> None:
     stub.on("GET /v1/jobs", answer({"jobs": [job(9, "done"), job(200, "queued")]}))
     stub.on("GET /v1/batches", answer({"batches": [view]}))
     lines = tow("status").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["9", "12-131", "200"]
+    assert [line.split()[0] for line in lines[1:]] == ["9", "batch", "200"]
     assert lines[2].split()[1:6] == ["running", "sweep", "lab", "h1,", "h2"]
     assert lines[2].endswith("████░░░░░░ 57 of 120, 1 failed · 5.9/s · 1 min 10 s left")
     assert tow.json("status")["batches"] == [view]

@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import Struct
@@ -12,6 +13,11 @@ from towline.config.check import check_text
 from towline.config.load import find_project_file, load_config, load_with_sources
 from towline.config.settings import Config, MachineEntry, MachinesCluster, SlurmCluster
 from towline.errors import ConfigError
+
+MACHINE_SETTINGS = [
+    *("ssh", "name", "key", "max_cpus", "max_mem", "gpus", "folder", "owners"),
+    *("stagger", "quiet_hours"),
+]
 
 
 @pytest.fixture
@@ -75,27 +81,10 @@ def test_clusters_of_every_kind_are_read(user_file: Path) -> None:
     ]
     lab = config.clusters["lab"]
     assert isinstance(lab, MachinesCluster)
-    assert lab.entries() == [
-        MachineEntry(
-            "gpu1",
-            name="gpu1",
-            folder="~/.towline",
-            owners=["ann"],
-            stagger=0.25,
-            quiet_hours="",
-        ),
-        MachineEntry(
-            "me@10.0.0.5:2222",
-            name="five",
-            max_cpus=4.0,
-            max_mem="10G",
-            gpus=[0],
-            folder="~/.towline",
-            owners=["ann"],
-            stagger=0.25,
-            quiet_hours="",
-        ),
-    ]
+    shared: dict[str, Any] = {"folder": "~/.towline", "owners": ["ann"]}
+    shared |= {"stagger": 0.25, "quiet_hours": ""}
+    five = MachineEntry("me@10.0.0.5:2222", "five", max_cpus=4.0, max_mem="10G", gpus=[0], **shared)
+    assert lab.entries() == [MachineEntry("gpu1", name="gpu1", **shared), five]
     assert config.clusters["big"] == SlurmCluster("login", "", {"partition": "long", "nice": 3})
 
 
@@ -242,7 +231,7 @@ def test_what_the_engine_does_is_not_set_by_a_project(
         (
             '[clusters.lab]\nmachines = [{ ssh = "a", cpu = 1 }]',
             "`clusters.lab.machines[0].cpu` is not a setting; did you mean `cpus`?",
-            "Settings in [clusters.lab.machines[0]]: ssh, name, key, max_cpus, max_mem, gpus, folder, owners, stagger, quiet_hours",
+            f"Settings in [clusters.lab.machines[0]]: {', '.join(MACHINE_SETTINGS)}",
         ),
         ("[clusters.lab]\nmachines = 'a'", "`clusters.lab.machines` must be a list, not", ""),
         ("[clusters.lab]\nmachines = [1]", "`clusters.lab.machines[0]` must be a text", ""),

@@ -176,6 +176,17 @@ def test_a_whole_machine_shows_the_job_all_its_gpus(example: Terminal) -> None:
     assert example.get("batch.sh.1.out") == "all\n"
 
 
+def test_what_no_machine_has_is_refused_with_a_way_to_look(example: Terminal, tow: Tow) -> None:
+    example.put("batch.sh", "true\n")
+    done = example(f"execute_batch batch.sh {BOTH} --gpu-memory-required=90000")
+    assert done.returncode == 2
+    assert done.stdout.startswith("machine limits:  {'example/machine.yaml': 0, ")
+    assert done.stderr.startswith("execute_batch: ")
+    hint = done.stderr.partition("tow machines -c ")[2].split()[0]
+    names = [machine["name"] for machine in tow.json("machines", "-c", hint)["machines"]]
+    assert names == ["worker@h1", "worker@h2"]
+
+
 def test_a_dry_run_shows_what_goes_where_and_starts_nothing(example: Terminal) -> None:
     example.put("batch.sh", "echo a\necho b\necho c\n")
     line = "execute_batch batch.sh --machines example/machine.yaml --memory-required=200 --dry-run"
@@ -209,6 +220,27 @@ def test_a_machine_that_is_configured_too_is_one_machine(
     assert example(f"execute_batch batch.sh --machines example/{file} {SMALL}").returncode == 0
     assert hosts.log("h2").count("Accepted") <= logins + 1
     assert [cluster["name"] for cluster in tow.json("clusters")["clusters"]] == ["local", "lab"]
+
+
+def test_a_machine_reached_by_two_ways_keeps_the_jobs_of_both(
+    example: Terminal, tow: Tow, hosts: Hosts
+) -> None:
+    """Where ssh cannot tell that it is one: here, by its address and through another machine."""
+    config = Path(tow.env["TOWLINE_SSH_CONFIG"]).read_text()
+    around = "Host around\n  HostName h2\n  HostKeyAlias h2\n  ProxyJump h1\n"
+    (tow.folder / "ssh_config").write_text(around + config)
+    tow.env["TOWLINE_SSH_CONFIG"] = str(tow.folder / "ssh_config")
+    example.env["TOWLINE_SSH_CONFIG"] = str(tow.folder / "ssh_config")
+    example.put("example/around.yaml", machine_text(hosts, "around"))
+    with open(tow.home / "config.toml", "a") as file:
+        file.write('[clusters.one]\nmachines = [{ ssh = "worker@h2", cpus = 32 }]\n')
+    waiting = "until [ -e ~/go ]; do sleep 0.05; done; echo went"
+    job = tow.popen("run", "-c", "one", "sh", "-c", f"hostname; {waiting}")
+    assert read_line_with(job, "h") == "h2\n"
+    done = example("execute_to --machines example/around.yaml -- 'hostname; touch ~/go'")
+    assert done.stdout == "[example/around.yaml] h2\n"
+    assert job.communicate(timeout=30)[0] == "went\n"
+    assert job.returncode == 0
 
 
 def test_a_batch_goes_on_without_its_terminal_and_over_a_new_engine(
@@ -252,6 +284,23 @@ def test_a_wrong_key_is_refused_and_a_corrected_one_is_used(example: Terminal, t
     assert "execute_remote: worker@h2: login refused" in refused.stderr
     file.write_text(good)
     assert example(typed).stdout == "h2\n"
+
+
+def test_a_machine_nobody_has_met_is_refused_with_what_to_do(example: Terminal, tow: Tow) -> None:
+    (tow.home / "config.toml").unlink()
+    config = Path(tow.env["TOWLINE_SSH_CONFIG"]).read_text()
+    lines = [line for line in config.splitlines() if "UserKnownHostsFile" not in line]
+    nobody = "Host *\n  UserKnownHostsFile /dev/null\n"
+    (tow.folder / "ssh_config").write_text(nobody + "\n".join(lines))
+    example.env["TOWLINE_SSH_CONFIG"] = str(tow.folder / "ssh_config")
+    refused = example("execute_to --machines example/machine2.yaml -- 'echo never'")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "worker@h2: its host key is not known yet" in refused.stderr
+    assert "tow login worker@h2" in refused.stderr
+    tow.env["TOWLINE_SSH_CONFIG"] = example.env["TOWLINE_SSH_CONFIG"]
+    assert tow("engine", "stop").returncode == 0
+    # Also an Engine that has not seen the machine knows how to log in to it.
+    assert "worker@h2" in tow("login", "worker@h2").stderr
 
 
 def test_one_command_on_one_machine_ends_with_its_own_exit_code(example: Terminal) -> None:

@@ -1,4 +1,4 @@
-"""A batch in the Engine: the core has a window of it, the store has it all, a kill loses nothing."""
+"""A batch in the Engine: the core has a window of it, the store all, a kill loses nothing."""
 
 import asyncio
 from collections import Counter

@@ -81,8 +81,6 @@ class Driver:
         self.wanted: dict[str, Wanted] = {}
         #: Keys that start so are this Engine's; set once it knows of every process it wants.
         self.tidy_prefix = ""
-        #: Whether a process is wanted here under another name of the same machine.
-        self.wanted_elsewhere: Callable[[str], bool] = lambda key: False
         self.guest: Guest | None = None
         self.channel = Channel(
             host,
@@ -185,9 +183,7 @@ class Driver:
         if not self.tidy_prefix:
             return
         running = [key for key in raw.get("jobs") or () if key.startswith(self.tidy_prefix)]
-        stale = [
-            key for key in running if key not in self.wanted and not self.wanted_elsewhere(key)
-        ]
+        stale = [key for key in running if key not in self.wanted]
         if stale:
             await link.ask("stop", keys=stale)
 

@@ -110,13 +110,9 @@ class Machines:
                 self.probe_every_s,
                 member.lost_after_s,
             )
-            driver.wanted_elsewhere = self._wants
             if self._recovered:
                 driver.tidy_prefix = f"{self.engine_id}-"
         self.drivers[name].channel.open()
-
-    def _wants(self, key: str) -> bool:
-        return any(key in driver.wanted for driver in self.drivers.values())
 
     def leave(self, cluster: str) -> None:
         for name in [n for n, member in self.members.items() if cluster in member.clusters]:

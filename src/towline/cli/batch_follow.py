@@ -93,11 +93,16 @@ class BatchFollow:
         self.display.show(fresh, header["batch"])
 
 
+#: What is said of jobs that go their ordinary way.
+ORDINARY = ("waiting: ", "it has ended; ", "sends large files: ")
+
+
 class OutputOnly(Output):
-    """What jobs write, and nothing about them."""
+    """What jobs write, and of them only what keeps it from coming."""
 
     def note(self, header: dict[str, Any], text: str) -> None:
-        pass
+        if not header["note"].startswith(ORDINARY):
+            super().note(header, text)
 
     def progress(self, header: dict[str, Any], text: str) -> None:
         pass

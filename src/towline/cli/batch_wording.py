@@ -77,13 +77,13 @@ def about(seconds: float) -> str:
     return format_duration(seconds) if seconds >= 60 else f"{max(1, round(seconds))} s"
 
 
-def progress(view: dict[str, Any]) -> str:
+def progress(view: dict[str, Any], width: int = BAR_WIDTH) -> str:
     """How far it is, in one cell of a table."""
-    done = f"{bar(view, 10)} {ended_count(view)} of {view['count']}"
-    trouble = [
-        f"{number} {state}" for state, number in _counts(view, *WORST_FIRST).items() if number
-    ]
-    return " · ".join([", ".join([done, *trouble]), *filter(None, [pace(view)])])
+    if ended_count(view) >= view["count"]:
+        return counts_text(view)
+    done = f"{bar(view, width)} {ended_count(view)} of {view['count']}"
+    worst = [f"{number} {state}" for state, number in _counts(view, *WORST_FIRST).items() if number]
+    return " · ".join([", ".join([done, *worst]), *filter(None, [pace(view)])])
 
 
 def machine_names(view: dict[str, Any], most: int = 3) -> str:

@@ -93,6 +93,10 @@ class SlurmCluster(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
     host: str = THIS
     setup: str = ""
     options: dict[str, str | int | float | bool] = field(default_factory=dict)
+    #: Where jobs live, on the access node and on all nodes alike.
+    folder: str = "~/.towline"
+    #: Name in the job's folder -> folder or file that is on the nodes already.
+    links: dict[str, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:

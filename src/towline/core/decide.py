@@ -15,6 +15,7 @@ from towline.core import jobs
 from towline.core.health import Health, Verdict
 from towline.core.scheduler import Scheduler, Waiting
 from towline.model.events import (
+    AttemptWaits,
     Conclude,
     Fact,
     Fed,
@@ -81,6 +82,7 @@ class Core:
             MachineGone: self._machine_gone,
             MachineRemoved: self._machine_removed,
             ProcessStarted: self._process_started,
+            AttemptWaits: self._attempt_waits,
             ProcessEnded: self._process_ended,
         }
 
@@ -109,7 +111,7 @@ class Core:
             if job.id not in self.jobs:
                 self._requests[job.id] = request
                 self.jobs[job.id] = job
-                self.scheduler.submit(self._waiting(job))
+                self._queue(job, step)
 
     def _stop_asked(self, fact: StopAsked, now: float, step: Step) -> None:
         for job_id in fact.ids:
@@ -142,12 +144,13 @@ class Core:
         for job, request in fact.jobs:
             self._requests[job.id] = request
             self.jobs[job.id] = job
-            waiting = self._waiting(job)
             if job.state is State.QUEUED:
-                self.scheduler.submit(waiting)
+                self._queue(job, step)
                 continue
             assert job.attempt is not None
-            self.scheduler.adopt(waiting, job.attempt.placement, job.started or now)
+            if job.spec.queue is None:
+                started = job.started or now
+                self.scheduler.adopt(self._waiting(job), job.attempt.placement, started)
             step.orders.append(FindAttempt(job))
             if job.state is State.STOPPING:
                 step.orders.append(StopAttempt(job))
@@ -162,6 +165,9 @@ class Core:
 
     def _process_started(self, fact: ProcessStarted, now: float, step: Step) -> None:
         job = self._current(fact.job, fact.attempt)
+        if job is not None and fact.node:
+            job = jobs.on_node(job, fact.rank, fact.node)
+            self._keep(job, step)
         if job is None or job.state is not State.STARTING:
             return
         started = self._started.setdefault(job.id, set())
@@ -170,6 +176,15 @@ class Core:
             job = jobs.running(job, fact.at)
             self._keep(job, step)
             step.tell(job, f"running on {machines_of(job)}")
+
+    def _attempt_waits(self, fact: AttemptWaits, now: float, step: Step) -> None:
+        job = self._current(fact.job, fact.attempt)
+        if job is None or job.state not in (State.STARTING, State.RUNNING):
+            return
+        if job.state is State.RUNNING:
+            self._started.pop(job.id, None)
+            step.tell(job, fact.reason)
+        self._keep(jobs.waiting_there(job, fact.reason), step)
 
     def _process_ended(self, fact: ProcessEnded, now: float, step: Step) -> None:
         job = self._current(fact.job, fact.attempt)
@@ -192,7 +207,7 @@ class Core:
     def _conclude(self, job: Job, now: float, step: Step) -> None:
         well, ran_s = jobs.ran(job)
         self.scheduler.release(job.id, now, ran_s, well)
-        verdicts = self.health.ended(job, now)
+        verdicts = [] if job.spec.queue else self.health.ended(job, now)
         self._started.pop(job.id, None)
         step.orders.append(Conclude(job))
         job = jobs.concluded(job, now)
@@ -231,7 +246,16 @@ class Core:
 
     def _enqueue(self, job: Job, step: Step) -> None:
         self._keep(job, step)
-        self.scheduler.submit(self._waiting(job))
+        self._queue(job, step)
+
+    def _queue(self, job: Job, step: Step) -> None:
+        """Into our own queue, or at once to a cluster that has one itself."""
+        if job.spec.queue is None:
+            self.scheduler.submit(self._waiting(job))
+            return
+        job = jobs.handed_over(job, self._requests[job.id].process_count)
+        self._keep(job, step)
+        step.orders.append(StartAttempt(job))
 
     def _waiting(self, job: Job) -> Waiting:
         return Waiting(
@@ -269,4 +293,4 @@ def how_it_ended(job: Job) -> str:
 
 def machines_of(job: Job) -> str:
     assert job.attempt is not None
-    return ", ".join(dict.fromkeys(slot.machine for slot in job.attempt.placement))
+    return ", ".join(job.attempt.machines())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from towline.core.backfill import Reservation
+from towline.core.backfill import MOST_KEPT, Reservation
 from towline.core.bucket import Bucket
 from towline.core.placement import Lacking, Search, bare_room
 from towline.core.pool import Pool
@@ -60,8 +60,9 @@ def explain_waiting(scheduler: "Scheduler", job_id: int, now: float) -> Explanat
     penalty = scheduler.shares.penalty_s
     position = 1 + scheduler.queue.before(bucket, job_id, lambda owner: penalty(owner, now))
     waiting = scheduler.queue.count_in(bucket.cluster)
-    head = scheduler.heads.get(bucket.cluster)
-    reserved = head is not None and head.bucket is bucket and head.first_job() == job_id
+    ahead = islice((job for job in bucket.ids[bucket.start :] if job not in bucket.gone), MOST_KEPT)
+    head = dict(zip(ahead, scheduler.heads_of(bucket), strict=False)).get(job_id)
+    reserved = head is not None
     reasons = reasons_for(scheduler, bucket, now)
     more = count_machines(scheduler.pool, bucket.cluster) - sum(len(r.machines) for r in reasons)
     text = f"number {position} of {waiting} that wait in {bucket.cluster}"

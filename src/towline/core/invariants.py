@@ -97,11 +97,16 @@ def check_queue(scheduler: "Scheduler") -> None:
 
 def check_heads(scheduler: "Scheduler") -> None:
     """What is kept is kept for a job that waits, and the ghosts know who came later."""
-    kept = {name for head in scheduler.heads.values() for name in head.ghosts}
+    heads = [head for found in scheduler.heads.values() for head in found]
+    names = [name for head in heads for name in head.ghosts]
+    kept = set(names)
+    assert len(kept) == len(names), "a machine is kept for two jobs"
     for room in scheduler.pool.rooms.values():
         assert (room.kept is not None) == (room.name in kept), room.name
-    for cluster, head in scheduler.heads.items():
-        assert head.bucket.cluster == cluster and head.bucket.count > 0
+    for cluster, found in scheduler.heads.items():
+        assert found and all(head.bucket.cluster == cluster for head in found)
+    for head in heads:
+        assert len(scheduler.heads_of(head.bucket)) <= head.bucket.count
         for room in head.rooms():
             assert isinstance(room.kept, Reservation) and room.kept is head
             assert scheduler.pool.rooms[room.name] is room and room.up and not room.shut

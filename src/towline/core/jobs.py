@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from towline.core.lifecycle import next_state
 from towline.model.grammar import parse_request
 from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
-from towline.model.machine import Placement
+from towline.model.machine import Placement, Slot
 
 #: Causes that say: this process was never started, so starting it again is not running it twice.
 NEVER_STARTED = frozenset({"void"})
@@ -26,6 +26,25 @@ def placed(job: Job, placement: Placement) -> Job:
         attempt=Attempt(number=number, placement=placement),
         reason="",
     )
+
+
+def handed_over(job: Job, count: int) -> Job:
+    """To a cluster that queues jobs itself: all its processes are in its hands from now on."""
+    return placed(job, (Slot(job.spec.cluster),) * count)
+
+
+def waiting_there(job: Job, reason: str) -> Job:
+    """The cluster's own queue has it, and says why it does not run now."""
+    if job.state is State.RUNNING:
+        job = replace(job, state=next_state(job.state, "wait"), started=None)
+    return replace(job, reason=reason)
+
+
+def on_node(job: Job, rank: int, node: str) -> Job:
+    """Its cluster chose where a process runs."""
+    assert job.attempt is not None
+    nodes = {**job.attempt.nodes, rank: node}
+    return replace(job, attempt=replace(job.attempt, nodes=nodes))
 
 
 def running(job: Job, at: float) -> Job:
@@ -122,7 +141,7 @@ def retried(job: Job) -> Job:
 def process_name(job: Job, rank: int) -> str:
     assert job.attempt is not None
     group, process, _ = parse_request(job.spec.request).processes()[rank]
-    return f"process {group}.{process} on {job.attempt.placement[rank].machine}"
+    return f"process {group}.{process} on {job.attempt.machine_of(rank)}"
 
 
 def exit_code_of(ending: Ending) -> int | None:

@@ -14,6 +14,7 @@ HAPPENINGS = (
     "stage",  # its snapshot is complete
     "place",  # machines were chosen; the attempt is written down before anything starts
     "run",  # every process has started
+    "wait",  # the cluster's own queue took it back and will start it again
     "succeed",  # every process ended with exit code 0
     "fail",  # a process ended otherwise
     "stop",  # someone asked for it, or a sister process failed
@@ -35,6 +36,7 @@ TRANSITIONS: dict[tuple[State, str], State] = {
     (S.STARTING, "fail"): S.FAILED,
     (S.STARTING, "lose"): S.LOST,
     (S.STARTING, "requeue"): S.QUEUED,
+    (S.RUNNING, "wait"): S.STARTING,
     (S.RUNNING, "stop"): S.STOPPING,
     (S.RUNNING, "succeed"): S.DONE,
     (S.RUNNING, "fail"): S.FAILED,

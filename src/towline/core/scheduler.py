@@ -9,7 +9,7 @@ from math import inf
 
 from msgspec import Struct
 
-from towline.core.backfill import Reservation
+from towline.core.backfill import MACHINES_PER_HEAD, MOST_KEPT, Reservation
 from towline.core.bucket import Bucket, Waiting
 from towline.core.explain import Explanation, closest, explain_waiting, why_not_now
 from towline.core.fairshare import Penalties, Shares
@@ -52,8 +52,10 @@ class Scheduler:
         self.queue = Queue()
         self.shares = Shares()
         self.penalties = Penalties(self.shares)
-        #: cluster -> what is kept for the job that is next there.
-        self.heads: dict[str, Reservation] = {}
+        #: cluster -> what is kept for the jobs that are next there.
+        self.heads: dict[str, list[Reservation]] = {}
+        #: cluster -> the pool's relief when all who wait there were asked what to keep for them.
+        self.walked: dict[str, int] = {}
         self.running: dict[int, Running] = {}
         self._turns = 0
         self._impossible: dict[tuple[str, Request, str], str | None] = {}
@@ -80,11 +82,24 @@ class Scheduler:
         bucket = self.queue.waiting.get(job_id)
         if bucket is None:
             return False
-        head = self.heads.get(bucket.cluster)
-        if head is not None and head.bucket is bucket and head.first_job() == job_id:
-            self.let_go(bucket.cluster)
+        mine = self.heads_of(bucket)
+        if mine and (len(mine) == bucket.count or mine[0].first_job() == job_id):
+            self.let_go(mine[-1])
         self.queue.drop(job_id)
         return True
+
+    def most_heads(self, cluster: str) -> int:
+        """For how many jobs of a cluster machines are kept at the same time."""
+        machines = sum(len(s.rooms) for s in self.pool.all_shelves() if cluster in s.clusters)
+        return min(1 + machines // MACHINES_PER_HEAD, MOST_KEPT)
+
+    def heads_of(self, bucket: Bucket) -> list[Reservation]:
+        """What is kept for the first jobs of a bucket, in their order."""
+        return [head for head in self.heads.get(bucket.cluster, ()) if head.bucket is bucket]
+
+    def last_head(self, bucket: Bucket) -> Reservation | None:
+        mine = self.heads_of(bucket)
+        return mine[-1] if mine else None
 
     def release(
         self, job_id: int, now: float, ran_s: float | None = None, well: bool = True
@@ -233,13 +248,14 @@ class Scheduler:
             bucket.barred_at = self.pool.make_up
         return bucket.barred
 
-    def start(self, bucket: Bucket, seats: list[Seat], now: float) -> tuple[int, Placement]:
-        """Give the first job of a bucket its seats."""
+    def start(
+        self, bucket: Bucket, seats: list[Seat], now: float, head: Reservation | None = None
+    ) -> tuple[int, Placement]:
+        """Give the first job of a bucket its seats, instead of what was kept for it."""
         assert bucket.entry is not None
         job_id, limit_s = bucket.entry[1], bucket.limit_s
-        head = self.heads.get(bucket.cluster)
-        if head is not None and head.bucket is bucket:
-            self.let_go(bucket.cluster)
+        if head is not None:
+            self.let_go(head)
         placement = placement_of(seats)
         for room, want, gpus in seats:
             self.pool.take(job_id, room.name, want, gpus)
@@ -255,9 +271,14 @@ class Scheduler:
         self._run(job_id, bucket.owner, placement, wants, now, limit_s)
         return job_id, placement
 
-    def let_go(self, cluster: str) -> None:
-        """Drop a cluster's reservation; others may try the machines it kept."""
-        for room in self.heads.pop(cluster).let_go():
+    def let_go(self, head: Reservation) -> None:
+        """Drop a reservation; others may try the machines it kept."""
+        cluster = head.bucket.cluster
+        self.heads[cluster].remove(head)
+        if not self.heads[cluster]:
+            del self.heads[cluster]
+        self.pool.relief += 1
+        for room in head.let_go():
             self.pool.ease(room)
 
     def ends(self, job_id: int) -> float:
@@ -286,7 +307,7 @@ class Scheduler:
         """After a change of a machine: whatever is kept there must still fit."""
         head = room.kept
         if isinstance(head, Reservation) and not head.see(room):
-            self.let_go(head.bucket.cluster)
+            self.let_go(head)
 
     def _lost_room(self, room: Room) -> None:
         self._follow(room)

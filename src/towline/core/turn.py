@@ -41,7 +41,7 @@ class Turn:
         self.again = False
         self._complete = True
         self._started: list[tuple[int, Placement]] = []
-        self._heap: list[tuple[Rank, int, Lanes | Bucket]] = []
+        self._heap: list[tuple[Rank, int, Lanes | Reservation]] = []
         self._pushed = 0
         self._queued: set[Lanes] = set()
         self._penalties = scheduler.penalties.at(now)
@@ -50,6 +50,8 @@ class Turn:
         self._heads_tried: dict[str, int] = {}
         #: Clusters that cannot keep machines now, because another cluster's head keeps them.
         self._no_head: set[str] = set()
+        #: Clusters of which all buckets are walked.
+        self._walks: set[str] = set()
 
     def take(self, most: int) -> list[tuple[int, Placement]]:
         """Start what can start, at most so many."""
@@ -58,7 +60,7 @@ class Turn:
             self._gather()
         while self._heap and len(self._started) < most:
             rank, _, item = heappop(self._heap)
-            if isinstance(item, Bucket):
+            if isinstance(item, Reservation):
                 self._try_head(item)
             else:
                 self._queued.discard(item)
@@ -68,6 +70,9 @@ class Turn:
             for kind in queue.fresh:
                 kind.fresh = False
             queue.fresh.clear()
+            for cluster in self._walks - self._no_head:
+                if self._heads_tried.get(cluster, 0) < MOST_HEADS:
+                    self.scheduler.walked[cluster] = self.pool.relief
         return self._started
 
     def _gather(self) -> None:
@@ -78,16 +83,17 @@ class Turn:
             if family is not None:
                 touched.update(dict.fromkeys(family.clusters))
         for cluster in touched:
-            head = heads.get(cluster)
-            if head is not None:
-                self._push((-head.bucket.priority, -inf, 0), head.bucket)
+            for head in heads.get(cluster, ()):
+                self._push((-head.bucket.priority, -inf, 0), head)
             self._enter_all(cluster)
 
     def _enter_all(self, cluster: str) -> None:
         """Let a cluster's kinds take part, and all of its buckets where a head is wanted."""
         everyone = self.scheduler.queue.everyone.get(cluster)
         if everyone is not None:
-            if self._wants_head(cluster, next(iter(everyone.priorities))):
+            stale = self.scheduler.walked.get(cluster) != self.pool.relief
+            if stale and self._wants_head(cluster, next(iter(everyone.priorities))):
+                self._walks.add(cluster)
                 self._enter(everyone)
             for kind in self._hopeful(cluster):
                 self._enter(kind)
@@ -109,7 +115,7 @@ class Turn:
                 self._queued.add(lanes)
                 self._push(best[0], lanes)
 
-    def _push(self, rank: Rank, item: Lanes | Bucket) -> None:
+    def _push(self, rank: Rank, item: Lanes | Reservation) -> None:
         self._pushed += 1
         heappush(self._heap, (rank, self._pushed, item))
 
@@ -135,9 +141,9 @@ class Turn:
                     break
         return kind.possible
 
-    def _try_head(self, bucket: Bucket) -> None:
-        head = self.scheduler.heads.get(bucket.cluster)
-        if head is None or head.bucket is not bucket:
+    def _try_head(self, head: Reservation) -> None:
+        bucket = head.bucket
+        if head not in self.scheduler.heads.get(bucket.cluster, ()):
             return
         seats = head.ready() if not self.pool.freed.keys().isdisjoint(head.ghosts) else None
         assert bucket.kind is not None
@@ -145,7 +151,7 @@ class Turn:
             found = self._seats(bucket, self.scheduler.search(bucket, self.now))
             seats = None if isinstance(found, Lacking) else found
         if seats is not None:
-            self._start(bucket, seats)
+            self._start(bucket, seats, head)
         else:
             bucket.turn = self.number
 
@@ -227,17 +233,19 @@ class Turn:
         """Whether a job of this priority that does not fit should become the head."""
         if cluster in self._no_head or self._heads_tried.get(cluster, 0) >= MOST_HEADS:
             return False
-        head = self.scheduler.heads.get(cluster)
-        return head is None or head.bucket.priority < priority
+        heads = self.scheduler.heads.get(cluster, ())
+        if len(heads) < self.scheduler.most_heads(cluster):
+            return True
+        return any(head.bucket.priority < priority for head in heads)
 
-    def _start(self, bucket: Bucket, seats: list[Seat]) -> None:
+    def _start(self, bucket: Bucket, seats: list[Seat], head: Reservation | None = None) -> None:
         scheduler, cluster = self.scheduler, bucket.cluster
-        head = scheduler.heads.get(cluster)
-        self._started.append(scheduler.start(bucket, seats, self.now))
+        head = head or scheduler.last_head(bucket)
+        self._started.append(scheduler.start(bucket, seats, self.now, head))
         assert bucket.kind is not None
         bucket.kind.lack = None
-        if head is not None and cluster not in scheduler.heads:
-            # The head has started: whoever ranks first now and does not fit is the next one.
+        if head is not None:
+            # A head has started: whoever ranks first now and does not fit is the next one.
             self._enter_all(cluster)
             families = [room.family for room in head.rooms()]
             self.again |= any(
@@ -265,10 +273,15 @@ class Turn:
         scheduler, cluster = self.scheduler, bucket.cluster
         if not self._wants_head(cluster, bucket.priority) or bucket.unkept == self.pool.relief:
             return
+        if sum(head.bucket is bucket for head in scheduler.heads.get(cluster, ())) >= bucket.count:
+            return
         self._heads_tried[cluster] = self._heads_tried.get(cluster, 0) + 1
         shelves = self.pool.shelves(cluster, bucket.owner)
         barred = scheduler.barred(bucket)
-        old = scheduler.heads.get(cluster)
+        heads = scheduler.heads.get(cluster, [])
+        old = None
+        if len(heads) >= scheduler.most_heads(cluster):
+            old = min(reversed(heads), key=lambda head: head.bucket.priority)
 
         def usable(room: Room) -> bool:
             mine = room.kept is None or room.kept is old
@@ -277,11 +290,15 @@ class Turn:
         found = reserve(bucket, shelves, usable, scheduler.ends, self.now)
         if found is not None:
             if old is not None:
-                scheduler.let_go(cluster)
+                scheduler.let_go(old)
             found.keep()
-            scheduler.heads[cluster] = found
+            scheduler.heads.setdefault(cluster, []).append(found)
         elif any(
-            room.family in shelves for head in scheduler.heads.values() for room in head.rooms()
+            room.family in shelves
+            for other, heads in scheduler.heads.items()
+            if other != cluster
+            for head in heads
+            for room in head.rooms()
         ):
             self._no_head.add(cluster)
         else:

@@ -6,10 +6,17 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from towline.config.settings import Cluster, Config, MachinesCluster, SnapshotSettings
+from towline.backends.slurm.options import checked_signal, sbatch_options
+from towline.config.settings import (
+    Cluster,
+    Config,
+    MachinesCluster,
+    SlurmCluster,
+    SnapshotSettings,
+)
 from towline.errors import NotFound, UsageError
 from towline.model.grammar import combine, format_request
-from towline.model.job import JobSpec
+from towline.model.job import JobSpec, Queueing
 from towline.model.odd_text import keepable
 from towline.model.request import Request
 from towline.model.units import parse_duration_s
@@ -52,6 +59,12 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     whole: bool = False
     #: Its results are in `job_results/<name>`.
     name: str = ""
+    #: For clusters with a queue of their own: options for it by name, and what happens when the
+    #: queue ends a job.
+    options: dict[str, str] = field(default_factory=dict)
+    requeue: bool = False
+    signal: str | None = None
+    on_timeout: str | None = None
 
     def __repr__(self) -> str:
         return f"JobAsk({self.argv!r})"
@@ -91,19 +104,21 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
     check_words(ask.argv)
     check_name(ask.name)
     name, cluster = cluster_of(ask.cluster, config)
-    if not isinstance(cluster, MachinesCluster):
+    if not isinstance(cluster, MachinesCluster | SlurmCluster):
         raise UsageError(
             f"cluster {name!r} is of kind {cluster.kind}, which this version cannot run on yet",
-            hint="clusters of kind `machines` work: `tow clusters` lists them",
+            hint="clusters of kind `machines` and `slurm` work: `tow clusters` lists them",
         )
     defaults = config.defaults
     setup = "\n".join(part for part in (cluster.setup, ask.setup or defaults.setup) if part)
     limit = ask.time if ask.time is not None else defaults.time
+    time_s = parse_duration_s(limit) if limit else 0.0
+    request = request_from(ask, config)
     return JobSpec(
         argv=tuple(keepable(word) for word in ask.argv),
         cluster=name,
         owner=owner,
-        request=format_request(request_from(ask, config)),
+        request=format_request(request),
         title=title_of(ask.title if ask.title is not None else " ".join(ask.argv)),
         folder=keepable(ask.cwd),
         env={
@@ -111,7 +126,7 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
             for key, value in {**defaults.env, **checked_variables(ask.env)}.items()
         },
         setup=setup,
-        time_s=parse_duration_s(limit) if limit else 0.0,
+        time_s=time_s,
         grace_s=config.engine.grace_s,
         retries=_number("--retries", ask.retries, defaults.retries, 0, 1000),
         in_place=ask.in_place,
@@ -121,6 +136,37 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
         whole=ask.whole,
         name=ask.name,
         priority=_number("--priority", ask.priority, defaults.priority, -1000, 1000),
+        queue=queueing_from(ask, cluster, request, time_s),
+    )
+
+
+def queueing_from(
+    ask: JobAsk, cluster: Cluster, request: Request, time_s: float
+) -> Queueing | None:
+    """How the job goes into its cluster's own queue; None where Towline itself has the queue."""
+    if not isinstance(cluster, SlurmCluster):
+        given = {"-o": ask.options, "--requeue": ask.requeue, "--signal": ask.signal}
+        given["--on-timeout"] = ask.on_timeout
+        if wrong := [option for option, value in given.items() if value]:
+            raise UsageError(
+                f"{wrong[0]} is for clusters with a queue of their own, such as a Slurm",
+                hint="leave it out, or choose such a cluster with -c",
+            )
+        return None
+    if ask.in_place:
+        raise UsageError(
+            "--in-place runs in the folder itself, but a Slurm runs jobs on its nodes",
+            hint="use it on this machine: -c local",
+        )
+    if ask.on_timeout not in (None, "", "stop", "resubmit"):
+        raise UsageError(f"--on-timeout is stop or resubmit, not {ask.on_timeout!r}")
+    words = sbatch_options(request, time_s, cluster.options, ask.options)
+    return Queueing(
+        kind=cluster.kind,
+        options=tuple(map(tuple, words)),
+        requeue=ask.requeue,
+        signal=checked_signal(ask.signal) if ask.signal else "",
+        on_timeout="resubmit" if ask.on_timeout == "resubmit" else "",
     )
 
 

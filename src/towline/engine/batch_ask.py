@@ -73,7 +73,11 @@ async def accept_batch(intake: Intake, ask: BatchAsk) -> Wish:
             frozen[paths] = await group.accept(replace(base, only=list(paths)))
         own = frozen[paths]
         lines[place] = replace(
-            lines[place], snapshot=own.snapshot, files=own.files, bytes=own.bytes
+            lines[place],
+            snapshot=own.snapshot,
+            subfolder=own.subfolder,
+            files=own.files,
+            bytes=own.bytes,
         )
     return Wish(
         name=name,

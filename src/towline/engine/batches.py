@@ -39,6 +39,7 @@ class Batches:
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._stopping: set[asyncio.Task[Batch]] = set()
         engine.on_changed = self._changed
+        engine.on_noted = lambda job: self._wake(job.spec.batch)
 
     def recover(self) -> None:
         """After a restart: go on with every batch that has not ended."""
@@ -231,6 +232,8 @@ class Batches:
         job_id = next(waiting, None)
         if job_id is None:
             return f"{progress.batch.max_parallel} run at a time" if progress.inside else ""
+        if job_id in self.engine.core.scheduler.running:
+            return ""  # it has just been given its machine
         return self.engine.core.scheduler.explain(job_id, self.engine.clock()).text
 
     def _free_name(self, wanted: str) -> str:

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from towline.backends.driver import Driver
 from towline.backends.machines import Machines, Membership
+from towline.backends.slurm.backend import Slurm
 from towline.config.paths import Paths
-from towline.config.settings import Config, MachineEntry, MachinesCluster
+from towline.config.settings import Config, MachineEntry, MachinesCluster, SlurmCluster
 from towline.config.targets import THIS, split_target
+from towline.errors import ConfigError
 from towline.hosts.base import Host
 from towline.hosts.local import LocalHost
 from towline.hosts.ssh import SshHost, real_target
@@ -22,6 +25,7 @@ from towline.store.store import Store
 AD_HOC = "ad-hoc:"
 #: Programs that are asked at the same time where ssh would go.
 _QUESTIONS_AT_ONCE = 8
+_NEVER_S = 1e9
 
 
 class Clusters:
@@ -36,6 +40,7 @@ class Clusters:
         #: Target as it is written -> where ssh really goes with it.
         self._real: dict[str, tuple[str, ...]] = {}
         self._questions = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
+        self.slurm = Slurm(store.engine_id, machines.report, machines)
 
     def join(self, name: str, cluster: MachinesCluster, config: Config) -> None:
         """Connect to a cluster's machines, or bring what is known of them up to date."""
@@ -49,9 +54,36 @@ class Clusters:
     def rejoin(self, names: set[str]) -> None:
         """After a restart: the clusters of unfinished jobs, as they were when last used."""
         for name, body in self.store.clusters().items():
-            if name in names:
+            if name not in names:
+                continue
+            if body.startswith(b"{"):
+                self._join_slurm(name, msgspec.json.decode(body, type=SlurmCluster))
+            else:
                 self._join(name, *decoded(body))
-                self._joined[name] = body
+            self._joined[name] = body
+
+    def join_slurm(self, name: str, cluster: SlurmCluster) -> Driver:
+        """Connect to the access node of a Slurm."""
+        body = msgspec.json.encode(cluster)
+        if self._joined.get(name) != body:
+            self._join_slurm(name, cluster)
+            self._joined[name] = body
+            self.store.remember_cluster(name, body)
+        return self.machines.drivers[name]
+
+    def _join_slurm(self, name: str, cluster: SlurmCluster) -> None:
+        entry = MachineEntry(cluster.host, name=name, folder=cluster.folder)
+        # Its nodes do the work: an access node that is silent for long has lost nothing.
+        member = self._member(entry, _NEVER_S)
+        known = self.machines.members.get(name)
+        if known is not None and known.host.login() != member.host.login():
+            raise ConfigError(
+                f"the cluster {name} is called like a machine that is another one",
+                hint="give the cluster or the machine another name",
+            )
+        self._remember(entry, _NEVER_S)
+        self.machines.watch(member)
+        self.slurm.join(name)
 
     async def ad_hoc(self, entries: Iterable[MachineEntry], config: Config) -> str:
         """Join a cluster of just these machines; its name, which the same machines have again."""

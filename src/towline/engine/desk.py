@@ -6,6 +6,7 @@ from typing import Any
 
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
+from towline.backends.router import Backends
 from towline.config.load import load_with_sources
 from towline.config.paths import Paths
 from towline.config.settings import MachinesCluster
@@ -21,7 +22,7 @@ from towline.engine.results import Results
 from towline.engine.versions import Versions
 from towline.errors import NotFound
 from towline.hosts.ssh import needs_person
-from towline.model.job import Job, State, key_of, view
+from towline.model.job import Job, State, key_of, standing, view
 from towline.model.machine import Machine
 from towline.model.odd_text import original
 
@@ -47,7 +48,8 @@ class Desk:
         self.results = Results(engine, machines, paths.home)
         self.versions = Versions(engine, self.intake, machines.blobs)
         self.housekeeping = Housekeeping(engine, machines, self.clusters, paths, self.is_idle)
-        engine.backend = machines
+        self.backends = Backends(machines, {"slurm": self.clusters.slurm})
+        engine.backend = self.backends
         machines.find_machine = self.clusters.find_machine
 
     async def open(self) -> None:
@@ -75,6 +77,7 @@ class Desk:
     async def close(self) -> None:
         self.results.cancel()
         await self.forwards.close()
+        self.clusters.slurm.close()
         await self.machines.close()
         self.engine.close()
 
@@ -123,7 +126,9 @@ class Desk:
         """A job as people see it; one whose machine is silent says so."""
         shown = view(job)
         if job.state in (State.STARTING, State.RUNNING, State.STOPPING) and not job.reason:
-            drivers = [self.machines.drivers.get(name) for name in shown["machines"]]
+            slots = job.attempt.placement if job.attempt else ()
+            names = dict.fromkeys(slot.machine for slot in slots)
+            drivers = [self.machines.drivers.get(name) for name in names]
             errors = [driver.error.text for driver in drivers if driver and driver.error]
             shown["reason"] = "; ".join(errors)
         return shown
@@ -158,7 +163,7 @@ class Desk:
                 {
                     "group": group,
                     "process": process,
-                    "machine": slot.machine,
+                    "machine": job.attempt.machine_of(rank),
                     "gpus": list(slot.gpus),
                     "state": "ended" if ending else job.state.value,
                     "exit_code": ending.code if ending else None,
@@ -171,7 +176,7 @@ class Desk:
     # --- machines ----------------------------------------------------------------------------
 
     async def machine_list(self, cwd: str | None, cluster: str | None) -> list[dict[str, Any]]:
-        config = self.intake.config(cwd)
+        config = self.intake.config(cwd, cluster)
         names = [cluster_of(cluster, config)[0]] if cluster else list(config.clusters)
         drivers: dict[str, Driver] = {}
         for name in names:
@@ -256,5 +261,6 @@ def _standing(job: Job) -> str:
         return f"job {job.id} is {job.state}" + (f": {job.reason}" if job.reason else "")
     where = ""
     if job.attempt is not None:
-        where = f" on {', '.join(dict.fromkeys(slot.machine for slot in job.attempt.placement))}"
-    return f"job {job.id} is {job.state}{where}"
+        where = f" on {', '.join(job.attempt.machines())}"
+    why = f": {job.reason}" if job.spec.queue and job.reason else ""
+    return f"job {job.id} is {standing(job)}{where}{why}"

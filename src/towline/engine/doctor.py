@@ -71,7 +71,7 @@ def _accepting(desk: Desk, driver: Driver) -> list[Step]:
     """Whether jobs start there; nothing to say if they do."""
     scheduler = desk.engine.core.scheduler
     if aside := scheduler.aside(driver.name):
-        hint = "look at what the jobs that failed there say (`tow log`); it is tried again by itself"
+        hint = "`tow log` shows what the jobs that failed there say; it is tried again by itself"
         return [_step("", driver.name, "jobs", False, aside, hint)]
     closed = scheduler.closed(driver.name)
     return [_step("", driver.name, "jobs", None, closed)] if closed else []

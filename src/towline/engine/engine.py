@@ -9,6 +9,7 @@ import asyncio
 import functools
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -36,7 +37,7 @@ from towline.model.grammar import parse_request
 from towline.model.job import WANTED, Job, JobSpec, State
 from towline.model.odd_text import keepable, original
 from towline.model.request import Request
-from towline.store.store import Store, Submission
+from towline.store.store import Note, Store, Submission
 
 T = TypeVar("T")
 #: How remarks about results begin.
@@ -67,6 +68,9 @@ class Engine:
         self.on_end: Callable[[Job], None] = lambda job: None
         #: Puts into place what a job printed, before its end is written down; its new `results`.
         self.bring_home: Callable[[Job, tuple[bytes, bytes]], str | None] = lambda job, said: None
+        self._notes: deque[Note] = deque()
+        #: Called with a job whose results are home, or cannot come.
+        self.on_noted: Callable[[Job], None] = lambda job: None
         #: Called with all jobs that one turn changed, once that is written down.
         self.on_changed: Callable[[Iterable[Job]], None] = lambda jobs: None
         #: When anything last happened, for the idle exit.
@@ -203,12 +207,22 @@ class Engine:
         again = tuple((job, request_of(job.spec.request)) for job in jobs if job.state.final)
         await self.tell(RetryAsked(again))
 
-    def note_results(self, job: Job, results: str, remarks: Iterable[str] = ()) -> None:
+    async def note_results(self, job: Job, results: str, remarks: Iterable[str] = ()) -> None:
         """What came home of a job that has ended, and what did not come as it was over there."""
         last = f"results: {original(results)}" if results else "no results"
         told = [keepable(text) for text in (*remarks, last)]
-        self.store.note_results(job.id, results, self.clock(), told)
+        self._notes.append((job.id, results, self.clock(), told))
+        # The first of many that wait for the store writes what all of them have to say.
+        await self.in_turn(self._write_notes)
         self._wake_watchers(job.id)
+        self.on_noted(job)
+
+    def _write_notes(self) -> None:
+        notes = []
+        while self._notes:
+            notes.append(self._notes.popleft())
+        if notes:
+            self.store.note_results(notes)
 
     def remarks(self, job_id: int) -> list[str]:
         """What was remarked when the results of a job came home last."""

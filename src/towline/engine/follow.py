@@ -116,6 +116,10 @@ class Follower:
                 if why != said:
                     said = why
                     yield {"note": f"waiting: {why}"}, b""
+            elif job.spec.queue and job.reason:
+                if job.reason != said:
+                    said = job.reason
+                    yield {"note": f"waiting: {said}"}, b""
             elif (sending := self.backend.sending(job)) is not None:
                 yield {"progress": {"done": sending[0], "total": sending[1]}}, b""
 

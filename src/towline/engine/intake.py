@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.config.load import load_config
-from towline.config.settings import Config, MachineEntry, MachinesCluster, SnapshotSettings
+from towline.config.settings import (
+    Config,
+    MachineEntry,
+    MachinesCluster,
+    SlurmCluster,
+    SnapshotSettings,
+)
 from towline.core.scheduler import Waiting
 from towline.engine.ask import JobAsk, checked_folder, cluster_of, snapshot_settings, spec_from
 from towline.engine.clusters import Clusters
@@ -72,6 +78,8 @@ class Intake:
         """Make sure a cluster's machines are (being) connected."""
         config = self.config(cwd, name)
         name, cluster = cluster_of(name, config)
+        if isinstance(cluster, SlurmCluster):
+            return name, [self.clusters.join_slurm(name, cluster)]
         if not isinstance(cluster, MachinesCluster):
             return name, []
         self.clusters.join(name, cluster, config)
@@ -117,6 +125,9 @@ class Intake:
         """Refuse at once what no machine of its cluster can ever do."""
         _, drivers = self.join(cwd, spec.cluster)
         await self._meet(drivers)
+        if spec.queue is not None:
+            await self.clusters.slurm.check_possible(spec.cluster, spec.queue)
+            return
         scheduler = self.engine.core.scheduler
         problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
         if problem and all(driver.name in self.machines.seen for driver in drivers):
@@ -180,7 +191,7 @@ class _Group:
     def __init__(self, intake: Intake) -> None:
         self.intake = intake
         self._folders: dict[tuple[str, str], tuple[Config, Frozen]] = {}
-        self._possible: set[tuple[str, str, str]] = set()
+        self._possible: set[str] = set()
         self._environments: dict[int, str] = {}
         self._keeps: dict[int, str] = {}
 
@@ -212,9 +223,10 @@ class _Group:
         return self._keeps[job_id]
 
     async def _check(self, spec: JobSpec, cwd: str) -> None:
-        if (cwd, spec.cluster, spec.request) not in self._possible:
+        asked = repr((cwd, spec.cluster, spec.request, spec.queue))
+        if asked not in self._possible:
             await self.intake.check_possible(spec, cwd)
-            self._possible.add((cwd, spec.cluster, spec.request))
+            self._possible.add(asked)
 
     def _complete(self, spec: JobSpec, ask: JobAsk, frozen: Frozen) -> JobSpec:
         snapshot, recorded = frozen.snapshot, frozen.recorded

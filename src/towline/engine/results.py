@@ -26,7 +26,7 @@ FOLDER = "job_results"
 WHY_LEFT_OUT = "it leads out of the folder, or cannot be read"
 _CHUNK = 256 * 1024
 #: Jobs whose results travel at the same time.
-_AT_ONCE = 4
+_AT_ONCE = 16
 _AGAIN_S = 10.0
 #: How the names of files begin that have not arrived whole.
 _PART = ".towline-part-"
@@ -104,22 +104,22 @@ class Results:
             try:
                 async with self._places:
                     fetched = await self.fetch(job)
-                self._note(job, fetched)
+                await self._note(job, fetched)
                 return
             except HostError:
                 await asyncio.sleep(_AGAIN_S)
             except TowlineError as error:
-                self.engine.note_results(job, f"not fetched: {error.text}")
+                await self.engine.note_results(job, f"not fetched: {error.text}")
                 return
             except (OSError, LookupError, TypeError, ValueError) as error:
                 # A full disk here, or a machine that speaks nonsense.
-                self.engine.note_results(job, f"not fetched: {error}")
+                await self.engine.note_results(job, f"not fetched: {error}")
                 return
 
-    def _note(self, job: Job, fetched: Fetched) -> None:
+    async def _note(self, job: Job, fetched: Fetched) -> None:
         anything = fetched.files or fetched.bytes or job.spec.whole
         results = keepable(fetched.folder) if anything else ""
-        self.engine.note_results(job, results, fetched.remarks())
+        await self.engine.note_results(job, results, fetched.remarks())
 
     # --- one job -----------------------------------------------------------------------------
 

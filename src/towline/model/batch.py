@@ -21,6 +21,7 @@ class Line(Struct, frozen=True, omit_defaults=True):
     #: None: as the base says.
     back: tuple[str, ...] | None = None
     snapshot: str | None = None
+    subfolder: str = ""
     files: int = 0
     bytes: int = 0
 
@@ -61,7 +62,8 @@ def spec_of(batch: Batch, line: Line) -> JobSpec:
     if line.back is not None:
         own["back"] = line.back
     if line.snapshot is not None:
-        own |= {"snapshot": line.snapshot, "files": line.files, "bytes": line.bytes}
+        names = ("snapshot", "subfolder", "files", "bytes")
+        own |= {name: getattr(line, name) for name in names}
     return replace(base, **own)
 
 

@@ -54,6 +54,8 @@ class ProcessStarted(Struct, frozen=True):
     attempt: int
     rank: int
     at: float
+    #: Where, if its cluster chose that.
+    node: str = ""
 
 
 class AttemptWaits(Struct, frozen=True):

@@ -128,6 +128,16 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     started: float = 0.0
     #: rank -> how that process ended.
     endings: dict[int, Ending] = field(default_factory=dict)
+    #: rank -> the node that it runs on, where the cluster chose that.
+    nodes: dict[int, str] = field(default_factory=dict)
+
+    def machine_of(self, rank: int) -> str:
+        """What people call the machine that a process runs on."""
+        return self.nodes.get(rank) or self.placement[rank].machine
+
+    def machines(self) -> list[str]:
+        """Of all its processes, each once."""
+        return list(dict.fromkeys(map(self.machine_of, range(len(self.placement)))))
 
 
 class Job(Struct, frozen=True):
@@ -162,16 +172,21 @@ def key_of(engine: str, job_id: int, attempt: int, rank: int) -> str:
     return f"{engine}-{job_id}-{attempt}-{rank}"
 
 
+def standing(job: Job) -> str:
+    """The state as people see it: in the queue of its cluster, a job is queued until it runs."""
+    in_queue = job.spec.queue is not None and job.state is State.STARTING
+    return State.QUEUED.value if in_queue else job.state.value
+
+
 def view(job: Job) -> dict[str, Any]:
     """What programs see of a job; environment values are left out on purpose."""
-    machines = [slot.machine for slot in job.attempt.placement] if job.attempt else []
     return {
         "id": job.id,
         "title": job.spec.title,
-        "state": job.state.value,
+        "state": standing(job),
         "exit_code": job.exit_code,
         "cluster": job.spec.cluster,
-        "machines": list(dict.fromkeys(machines)),
+        "machines": job.attempt.machines() if job.attempt else [],
         "request": job.spec.request,
         "submitted": job.submitted,
         "started": job.started,

@@ -89,23 +89,20 @@ def observe(
     jobs, past = _own_jobs(raw, engine), previous or {}
     cpus = max(1.0, _number(hello.get("cpus")))
     may_cpus = limits.cpus or cpus
-    claims = claims_of_others(raw, past, own, cpus)
+    claims = claims_of_others(raw, past, own, max(cpus, may_cpus))
     own_s = own_cpu_s + _own_seconds(raw, past, jobs, _own_jobs(past, engine))
-    busy = _busy_others(raw, past, own_s, cpus)
-    if busy is None and before is None:
-        busy = _first_guess(raw, jobs, may_cpus)
-    foreign_cpus, claimed = _cpus(busy, claims, cpus, max(0.0, cpus - may_cpus))
+    guess = _first_guess(raw, jobs, may_cpus) if before is None else None
+    busy = _busy_others(raw, past, own_s, cpus, guess)
+    used, claimed = _cpus(busy, claims, cpus, may_cpus)
     if before is not None:
-        foreign_cpus = _smoothed(
-            foreign_cpus, before, _seconds(raw, past) if busy is not None else 0
-        )
+        used = _smoothed(used, before, 0 if busy is None else _seconds(raw, past))
     mem_mb, foreign_mem_mb = _memory(raw, jobs, limits, before, claims)
     return Machine(
         name=name,
         cpus=may_cpus,
         mem_mb=mem_mb,
         gpus=_gpus(raw, jobs, limits, ours or {}, claims),
-        foreign_cpus=round(foreign_cpus + claimed, 2),
+        foreign_cpus=round(used + claimed, 2),
         foreign_mem_mb=foreign_mem_mb,
         claimed_cpus=round(claimed, 2),
         claimed_by=users_of(claims),
@@ -126,22 +123,22 @@ def _seconds(raw: Raw, previous: Raw) -> float:
     return _number(raw.get("time")) - _number(previous.get("time"))
 
 
-def _busy_others(raw: Raw, previous: Raw, own_s: float, cpus: float) -> float | None:
-    """CPUs that others used between two probes; None if that cannot be told."""
+def _busy_others(
+    raw: Raw, previous: Raw, own_s: float, cpus: float, guess: float | None
+) -> float | None:
+    """CPUs that others used between two probes; `guess` if that cannot be told."""
     seconds = _seconds(raw, previous)
     busy = busy_cpus(_text(previous.get("stat")), _text(raw.get("stat")), seconds)
-    return None if busy is None else min(max(0.0, busy - own_s / seconds), cpus)
+    return guess if busy is None else min(max(0.0, busy - own_s / seconds), cpus)
 
 
 def _cpus(
-    busy: float | None, claims: list[Claim], cpus: float, kept_back: float
+    busy: float | None, claims: list[Claim], cpus: float, may_cpus: float
 ) -> tuple[float, float]:
     """CPUs that others use beyond what they were granted, and that they were granted."""
+    kept_back, most = max(0.0, cpus - may_cpus), 2 * max(cpus, may_cpus)
     others, held = beside(busy or 0.0, [(claim.cpus, claim.busy_cpus) for claim in claims])
-    return (
-        _beyond(others, max(0.0, kept_back - held)),
-        min(_beyond(held, kept_back), 2 * cpus),
-    )
+    return _beyond(others, max(0.0, kept_back - held)), min(_beyond(held, kept_back), most)
 
 
 def _own_jobs(raw: Raw, engine: str) -> dict[str, Raw]:

@@ -31,6 +31,8 @@ from towline.store.rows import (
 
 #: What the submitter called it, and the first and the number of its jobs.
 Submission = tuple[str, int, int]
+#: A job, what came home of it, when that was, and what is told of it.
+Note = tuple[int, str, float, list[str]]
 
 
 class Store:
@@ -101,14 +103,15 @@ class Store:
                 [(now, *one) for one in told],
             )
 
-    def note_results(self, job_id: int, results: str, now: float, told: Iterable[str]) -> None:
-        """What came home of a job that has ended."""
+    def note_results(self, notes: Iterable[Note]) -> None:
+        """What came home of jobs that have ended."""
         with self.transaction():
-            self._db.execute("UPDATE jobs SET results=? WHERE id=?", (results, job_id))
-            self._db.executemany(
-                "INSERT INTO events (at, job, text) VALUES (?,?,?)",
-                [(now, job_id, text) for text in told],
-            )
+            for job_id, results, at, told in notes:
+                self._db.execute("UPDATE jobs SET results=? WHERE id=?", (results, job_id))
+                self._db.executemany(
+                    "INSERT INTO events (at, job, text) VALUES (?,?,?)",
+                    [(at, job_id, text) for text in told],
+                )
 
     def remember_environment(self, environ: Mapping[str, str]) -> str:
         """Keep a submitter's environment once, however many jobs share it."""

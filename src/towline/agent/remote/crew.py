@@ -7,7 +7,7 @@ import socket
 import sys
 import traceback
 
-from . import frames, machine
+from . import frames, machine, process
 from .loop import READ, WRITE
 from .supervisor import Supervisor
 
@@ -153,7 +153,7 @@ def become_supervisor(home, sock):
         signal.set_wakeup_fd(-1)
         if hasattr(gc, "freeze"):
             gc.freeze()
-        close_all_but(sock.fileno())
+        process.close_all_but(sock.fileno())
         machine.become_subreaper()
         machine.set_name(b"tow-supervisor")
         os.chdir("/")
@@ -162,19 +162,6 @@ def become_supervisor(home, sock):
         note(home, traceback.format_exc())
     finally:
         os._exit(0)
-
-
-def close_all_but(keep):
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
-    for name in os.listdir("/proc/self/fd"):
-        fd = int(name)
-        if fd > 2 and fd != keep:
-            try:
-                os.close(fd)
-            except OSError:
-                pass
 
 
 def note(home, text):

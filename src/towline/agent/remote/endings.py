@@ -106,7 +106,11 @@ class Kills:
             self.before = self.last
 
     def any_lately(self):
-        return machine.oom_kills() > self.before
+        """True once for each: the next job is not to be told of this one's."""
+        count = machine.oom_kills()
+        rose = count > self.before
+        self.before = self.last = count
+        return rose
 
 
 def explain_kill(end):

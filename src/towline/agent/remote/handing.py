@@ -105,10 +105,10 @@ class Handing:
 
     def look_at(self, key):
         folder = self.home.job(key)
+        where = whole(read(folder + "/where"))
         end = record.read_exit(folder)
         if end is not None:
-            return {"state": "ended", "ending": end}
-        where = whole(read(folder + "/where"))
+            return dict(where, state="ended", ending=end)
         return dict(where, state=where.get("state", "waiting"))
 
     def heed(self, request, _blob):
@@ -141,12 +141,15 @@ class Handing:
             self.woken(key)
 
     def stop(self, request, _blob):
-        """Say that it is us who stop them, then run the command that does it."""
+        """Say that it is us who stop them, then run the command that does it, if there is one."""
         for key in request.get("keys") or ():
             folder = self.home.handed(key)
             if os.path.isdir(folder):
                 record.write_whole(folder + "/stop", b"stopped")
+        if request.get("argv") is None:
+            return {}
         self.calls.call(request, _blob)
+        return None
 
     def conclude(self, request, _blob):
         """Nobody asks for these any more: their news can go."""

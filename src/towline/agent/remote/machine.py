@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 
+PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -20,6 +21,11 @@ def prctl(option, value):
 def become_subreaper():
     """Orphaned descendants become our children instead of init's."""
     return prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent():
+    """Be killed as soon as our parent is gone."""
+    prctl(PR_SET_PDEATHSIG, 9)
 
 
 def set_name(name):

@@ -20,6 +20,7 @@ from .jobs import Jobs
 from .loop import READ, WRITE, Loop
 from .probing import Probes, free_port
 from .refusal import Refusal
+from .services import Places
 from .sweeping import Sweeping
 from .tunnels import Tunnels
 from .waiting import Reads
@@ -50,11 +51,14 @@ class Agent:
         supervisors = lambda: list(jobs.crew.workers)  # noqa: E731
         probes = Probes(self.loop, self.home, self.reply, self.send, jobs.running, supervisors)
         jobs.refused = probes.claims_changed
+        places = Places(self.home)
+        self.tunnels.port_of = places.port_of
         operations = [
             jobs.start, jobs.exec, jobs.go, jobs.stop, jobs.void, jobs.observe, jobs.forget,
             reads.read, reads.cancel,
             blobs.missing, blobs.blob, blobs.blobs, blobs.snapshot, blobs.have_snapshot,
-            probes.probe, probes.watch, free_port, self.tunnels.dial, self.tunnels.frame, self.bye,
+            probes.probe, probes.watch, free_port, places.services,
+            self.tunnels.dial, self.tunnels.frame, self.bye,
         ]  # fmt: skip
         table = {operation.__name__: operation for operation in operations}
         table.update(Files(self.home).operations())

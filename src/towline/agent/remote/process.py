@@ -171,3 +171,17 @@ def become(place, argv, environ, stdin, stdout, stderr):
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     os.execve(place, argv, environ)
+
+
+def close_all_but(keep):
+    """In a child that goes on without exec: nothing of its parent's stays open but `keep`."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > 2 and fd != keep:
+            try:
+                os.close(fd)
+            except OSError:
+                pass

@@ -22,13 +22,7 @@ WORDS_S = 10.0
 LOOK_S = 0.5
 #: Exit code where the folder with the job cannot be seen.
 GONE = 97
-#: How Slurm's states at the moment of a TERM are told.
-BY_SLURM = {
-    "TIMEOUT": ("timeout", "stopped at its time limit"),
-    "CANCELLED": ("cancelled", "cancelled in Slurm"),
-    "PREEMPTED": ("evicted", "Slurm took its place for another job"),
-    "NODE_FAIL": ("evicted", "its node failed"),
-}
+EVICTED = "Slurm stopped it: cancelled, preempted, or its node went away"
 
 
 class Attempt:
@@ -68,6 +62,10 @@ class Attempt:
     def rank_key(self, rank):
         return "%s-%d" % (self.key, rank)
 
+    def is_stopped(self):
+        # Listed, not looked for: a network file system may remember what was not there.
+        return "stop" in os.listdir(self.folder)
+
     def stop_word(self):
         """Why all its processes are to stop, where that was us."""
         try:
@@ -84,6 +82,7 @@ class Runner(Supervisor):
         self.attempt = attempt
         self.rank = rank
         self.again = ""
+        self.look_at = 0.0
         self.found = {}
         self.ours, theirs = socket.socketpair()
         super().__init__(attempt.home, theirs)
@@ -110,6 +109,17 @@ class Runner(Supervisor):
                 pass
 
     # As a supervisor does it, with other words
+
+    def wait(self, seconds):
+        """Several processes are told by a file to stop: Slurm would kill their step at once."""
+        if self.attempt.order["processes"] == 1 or not self.key:
+            super().wait(seconds)
+            return
+        super().wait(LOOK_S if seconds is None else min(seconds, LOOK_S))
+        if time.monotonic() >= self.look_at:
+            self.look_at = time.monotonic() + LOOK_S
+            if self.attempt.is_stopped():
+                self.stop(self.grace_s)
 
     def claim(self):
         """An attempt is claimed as a whole, before; one that has ended is not run again."""
@@ -156,13 +166,20 @@ class Runner(Supervisor):
         return environ
 
     def keep(self, life, end, raw):
-        if end["cause"] == "stopped":
+        if self.was_stopped(end):
             self.explain_stop(end)
         self.again = self.goes_on(end["cause"])
         if self.again:
             record.write_whole(self.folder + "/again", json.dumps(end).encode("ascii"))
         else:
             super().keep(life, end, raw)
+
+    def was_stopped(self, end):
+        """Slurm signals all processes of a job at once, so the command may be gone before us."""
+        order = self.attempt.order
+        asked = self.stop_grace is not None and end["started"] and not end["cause"]
+        may_go_on = order.get("requeue") or order.get("on_timeout")
+        return end["cause"] == "stopped" or (asked and (may_go_on or end["code"] != 0))
 
     def goes_on(self, cause):
         order = self.attempt.order
@@ -177,11 +194,10 @@ class Runner(Supervisor):
             end["text"] = word
             return
         limit = self.attempt.order.get("time_s") or 0
-        if limit and time.time() >= self.attempt.began + limit - 1:
-            end["cause"], end["text"] = BY_SLURM["TIMEOUT"]
-            return
-        told = "Slurm stopped it: cancelled, preempted, or its node went away"
-        end["cause"], end["text"] = BY_SLURM.get(slurm_state(self.attempt.id), ("evicted", told))
+        if time.time() >= self.attempt.began + limit - 1 if limit else ran_out(self.attempt.id):
+            end["cause"], end["text"] = "timeout", "stopped at its time limit"
+        else:
+            end["cause"], end["text"] = "evicted", EVICTED
 
     def tell(self, **message):
         if "started" in message:
@@ -229,25 +245,24 @@ class Steps:
         self.attempt = attempt
         self.steps = []
         self.stopping = False
-        signal.signal(signal.SIGTERM, lambda *_: self.stop())
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Its processes hear it themselves; they tell how they ended, and then the steps end.
+            signal.signal(number, lambda *_: None)
 
     def run(self):
         parts = self.attempt.order["parts"]
-        first = 0
         for index, part in enumerate(parts):
             words = ["srun", "--ntasks=%d" % part["count"], "--cpus-per-task=%d" % part["cpus"]]
             words += ["--export=ALL", "--kill-on-bad-exit=0", "--wait=0", "--input=none"]
             if len(parts) > 1:
                 words.append("--het-group=%d" % index)
             command = ["/bin/sh", self.attempt.folder + "/script", self.attempt.home.root]
-            command += [self.attempt.key, str(first)]
+            command += [self.attempt.key, str(part["first"])]
             self.steps.append(subprocess.Popen(words + command))
-            first += part["count"]
         while any(step.poll() is None for step in self.steps):
             self.look()
             time.sleep(LOOK_S)
-        return self.result(first)
+        return self.result()
 
     def look(self):
         """When one fails, the others end with it."""
@@ -257,16 +272,11 @@ class Steps:
             end = record.read_exit(self.attempt.home.job(self.attempt.rank_key(rank)))
             if end is not None and (end.get("code") != 0 or end.get("cause")):
                 record.write_whole(self.attempt.folder + "/stop", b"another process failed")
-                self.stop()
+                self.stopping = True
                 return
 
-    def stop(self):
-        self.stopping = True
-        for step in self.steps:
-            if step.poll() is None:
-                step.terminate()
-
-    def result(self, count):
+    def result(self):
+        count = self.attempt.order["processes"]
         ends = [
             record.read_exit(self.attempt.home.job(self.attempt.rank_key(n))) for n in range(count)
         ]
@@ -295,9 +305,26 @@ def give_up(attempt, key):
     record.write_whole(attempt.home.news(key) + "/%s.%d" % (key, 2 * attempt.run + 1), b"")
 
 
-def slurm_state(job_id):
+def ran_out(job_id):
+    """Whether the time that Slurm gives it is over; it says no other reason while a job ends."""
     text = slurm_says(["scontrol", "--oneliner", "show", "job", job_id]) or ""
-    return text.partition("JobState=")[2].split(" ", 1)[0]
+    facts = dict(word.partition("=")[::2] for word in text.split())
+    ran_s, limit_s = seconds(facts.get("RunTime", "")), seconds(facts.get("TimeLimit", ""))
+    return ran_s is not None and limit_s is not None and ran_s >= limit_s - 1
+
+
+def seconds(text):
+    """`1-02:03:04` in seconds; None for what is no time."""
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if (
+        len(parts) != 3
+        or not all(part.isdigit() for part in parts)
+        or (dash and not days.isdigit())
+    ):
+        return None
+    hours, minutes, left = map(int, parts)
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + left
 
 
 def slurm_says(words):
@@ -329,8 +356,8 @@ def main(words):
     attempt = Attempt(words[0], words[1])
     if len(words) > 2:
         sys.exit(run_rank(attempt, int(words[2]) + int(os.environ["SLURM_PROCID"])))
-    if not attempt.claim():
-        sys.stderr.write("towline: another entry of the queue runs this already\n")
+    if attempt.stop_word() or not attempt.claim():
+        sys.stderr.write("towline: stopped, or another entry of the queue runs it already\n")
         sys.exit(0)
     if attempt.order["processes"] == 1:
         code = run_rank(attempt, 0)

@@ -6,6 +6,7 @@ from typing import Any
 
 from . import descendants, endings, process, record, results
 from .machine import to_path
+from .services import Services
 
 #: The end of a very short job and its start are told in one message.
 TELL_START_AFTER_S = 0.02
@@ -58,6 +59,8 @@ class Run:
         self.started = time.time()
         start = descendants.start_of(self.pid)
         self.note(pid=self.pid, start=start, started=self.started)
+        self.services = Services(self, environ)
+        self.services.start()
 
     def note(self, **facts):
         """Write down what others must know should we be killed."""
@@ -114,6 +117,8 @@ class Run:
                 return True
             if pid == 0:
                 return False
+            if self.result is None and self.takedown is None:
+                self.services.child_ended(pid, status)
             if pid == self.pid:
                 self.result = (status, usage)
                 # Now: what it leaves running may take long to end.

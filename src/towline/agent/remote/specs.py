@@ -9,6 +9,7 @@ from .frames import MOST_BLOB
 from .home import checked_key
 from .record import read_spec
 from .refusal import Refusal
+from .services import checked_services
 from .supervisor import HOLD_S
 from .trees import check_relative
 
@@ -32,6 +33,8 @@ FIELDS: "dict[str, tuple[tuple[type, ...], Any]]" = {
     "folder": ((str,), ""),
     #: What it was granted of this machine, for others to see; see claims.py.
     "claim": ((dict, type(None)), None),
+    #: What runs beside it: `name` and `argv` of each; see services.py.
+    "services": ((list,), []),
 }
 
 
@@ -46,6 +49,7 @@ def checked_spec(spec):
         whole[name] = value
     check_words(whole)
     check_claim(whole)
+    checked_services(whole["services"])
     for path in ([whole["cwd"]] if whole["cwd"] else []) + list(whole["links"]):
         check_relative(path)
     if whole["folder"] and not os.path.isabs(whole["folder"]):

@@ -39,8 +39,12 @@ class Tunnels:
         self.refuse = refuse
         self.is_clogged = is_clogged
         self.tunnels = {}
+        #: The port that a service has now, which only this machine knows.
+        self.port_of = None
 
     def dial(self, request, _blob):
+        if "service" in request and self.port_of is not None:
+            request["port"] = self.port_of(request)
         number, port = request.get("stream"), request.get("port")
         host = request.get("host", "127.0.0.1")
         if host not in LOCAL:

@@ -7,6 +7,7 @@ import time
 from .home import checked_key
 from .loop import READ
 from .refusal import Refusal
+from .services import LOG
 
 MOST = 256 << 10
 PATIENCE_S = 30.0
@@ -171,8 +172,9 @@ class Reads:
 
 def check(request):
     checked_key(request.get("key"))
-    if request.get("stream") not in ("out", "err"):
-        raise Refusal("bad_request", "`stream` is neither out nor err")
+    stream = request.get("stream")
+    if stream not in ("out", "err") and not (isinstance(stream, str) and LOG.match(stream)):
+        raise Refusal("bad_request", "`stream` is neither out nor err nor that of a service")
     request.setdefault("limit", MOST)
     for name in ("offset", "limit"):
         value = request.setdefault(name, 0)

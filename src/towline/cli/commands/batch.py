@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from towline.cli.commands.run import PASSED_ON, REPEATED, job_ask, new_key
+from towline.cli.commands import run
+from towline.cli.commands.run import job_ask, new_key
 from towline.cli.engine import Engine
 from towline.cli.options import Parser, split_command
 from towline.cli.terminal import note, printable, say, say_json, tell
@@ -18,27 +19,19 @@ if TYPE_CHECKING:
 
     from towline.model.lines import Command
 
-#: Options of `tow run` that mean one job, or one folder for all of them.
+#: Options of `tow run` that are about one job only, and those that mean something else here.
 NOT_FOR_MANY = ("title", "continued")
+ITS_OWN = ("help", "detach", "dry_run", "json")
 ACTIONS = ("list", "show", "log", "stop", "retry", "results")
-VALUED = (
-    "-e",
-    "--env",
-    "--matrix",
-    "--params",
-    "--name",
-    "--max-parallel",
-    "--pack",
-    *(f"--{name}" for name in REPEATED),
-    *(flag for name, (flags, _, _) in PASSED_ON.items() for flag in flags),
-)
+VALUED = (*run.VALUED, "--matrix", "--params", "--name", "--max-parallel", "--pack")
 #: Jobs that can share one GPU: shares are counted in thousandths of its computing.
 MOST_PER_GPU = 1000
 SHOWN_BY_DRY_RUN = 5
 ABOUT = """\
 Run many commands as one batch: those of a file (one per line; `#` begins a comment, `\\` at the
 end of a line goes on with the next, the rest is up to bash; `-` is stdin), or one command with
-{names} in it and the values they take. It exits with 0 when all are done, 1 when any failed.
+{names} in it and the values they take. What `tow run` can be told of a job holds for each of them.
+It exits with 0 when all are done, 1 when any failed.
 
   tow batch list                all batches; `tow batch` alone does the same
   tow batch show NAME           how far it is, what failed; -f follows it
@@ -101,27 +94,12 @@ def parser() -> Parser:
 
 
 def _add_options_of_run(parser: Parser) -> None:
-    for name, (flags, metavar, text) in PASSED_ON.items():
-        if name not in NOT_FOR_MANY:
-            parser.add_argument(
-                *flags, dest=name, metavar=metavar, help=text.replace(" it ", " each ", 1)
-            )
-    parser.set_defaults(**dict.fromkeys(NOT_FOR_MANY))
-    parser.add_argument("--exclusive", action="store_true", help="a machine for each job alone")
-    parser.add_argument(
-        "-e",
-        "--env",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="set a variable; only a name takes its value from here",
-    )
-    for name, (metavar, text) in REPEATED.items():
-        parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=text)
-    parser.add_argument(
-        "--in-place", action="store_true", help="run in this very folder (this machine only)"
-    )
-    parser.add_argument("--no-results", action="store_true", help="bring nothing home")
+    """What `tow run` can be told of a job, all jobs of a batch can be told."""
+    for action in run.parser()._actions:
+        if action.dest in NOT_FOR_MANY:
+            parser.set_defaults(**{action.dest: action.default})
+        elif action.dest not in ITS_OWN:
+            parser._add_action(action)
 
 
 def main(args: list[str]) -> int:

@@ -29,6 +29,11 @@ PASSED_ON = {
     "continued": (("--continue",), "JOB", "start with what this job left in its $KEEP_DIR"),
     "setup": (("--setup",), "TEXT", "shell text to run first, e.g. 'source env/bin/activate'"),
 }
+#: Those for clusters with a queue of their own.
+FOR_QUEUES = {
+    "signal": (("--signal",), "SIG@SECONDS", "Slurm: send it a signal so long before its limit"),
+    "on_timeout": (("--on-timeout",), "WHAT", "Slurm: `resubmit` it at its limit, or `stop`"),
+}
 #: Options that may be given several times.
 REPEATED = {
     "include": ("PATTERN", "send this too, although git ignores it; may be repeated"),
@@ -38,8 +43,10 @@ REPEATED = {
 VALUED = (
     "-e",
     "--env",
+    "-o",
+    "--option",
     *(f"--{name}" for name in REPEATED),
-    *(flag for flags, _, _ in PASSED_ON.values() for flag in flags),
+    *(flag for flags, _, _ in [*PASSED_ON.values(), *FOR_QUEUES.values()] for flag in flags),
 )
 EXAMPLES = """
 tow run python train.py --lr 0.1
@@ -70,6 +77,7 @@ def parser() -> Parser:
     )
     for name, (metavar, text) in REPEATED.items():
         parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=text)
+    _add_queue_options(parser)
     parser.add_argument(
         "--in-place", action="store_true", help="run in this very folder (this machine only)"
     )
@@ -82,6 +90,24 @@ def parser() -> Parser:
     )
     parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
     return parser
+
+
+def _add_queue_options(parser: Parser) -> None:
+    parser.add_argument(
+        "-o",
+        "--option",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="Slurm: an option of sbatch, e.g. partition=gpu; may be repeated",
+    )
+    for name, (flags, metavar, text) in FOR_QUEUES.items():
+        parser.add_argument(*flags, dest=name, metavar=metavar, help=text)
+    parser.add_argument(
+        "--requeue",
+        action="store_true",
+        help="Slurm: start it again by itself after a failed node or a pre-emption",
+    )
 
 
 def main(args: list[str]) -> int:
@@ -119,6 +145,7 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     if "continued" in ask:
         ask["continued"] = job_number(Engine(), ask["continued"])
     ask.update({name: value for name in REPEATED if (value := getattr(options, name))})
+    ask.update(_queue_ask(options))
     if options.exclusive:
         ask["exclusive"] = True
     if options.in_place:
@@ -126,6 +153,19 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     if options.no_results:
         ask["results"] = False
     return ask
+
+
+def _queue_ask(options: Namespace) -> dict[str, Any]:
+    """What is for clusters with a queue of their own."""
+    found = {name: value for name in FOR_QUEUES if (value := getattr(options, name)) is not None}
+    if options.option:
+        found["options"] = {}
+        for text in options.option:
+            name, equals, value = text.partition("=")
+            found["options"][name] = value if equals else "true"
+    if options.requeue:
+        found["requeue"] = True
+    return found
 
 
 def _folder() -> str:

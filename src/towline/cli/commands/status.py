@@ -24,6 +24,8 @@ COLUMNS = ["JOB", "STATE", "TITLE", "CLUSTER", "MACHINES", "TIME", "REASON"]
 NOTHING = "no jobs yet: tow run COMMAND starts one"
 WATCH_EVERY_S = 1.0
 TITLE_WIDTH = 30
+WIDE_TERMINAL = 100
+WIDE_BAR, NARROW_BAR = 10, 6
 EXAMPLES = """
 tow status
 tow status --all -n 100
@@ -88,16 +90,23 @@ def _job_row(job: dict[str, Any], now: float) -> list[Cell]:
 def _batch_row(batch: dict[str, Any], now: float) -> list[Cell]:
     state = state_of(batch)
     time_taken = took(batch, now)
-    first, last = batch["first"], batch["first"] + batch["count"] - 1
     return [
-        f"{first}-{last}" if last > first else str(first),
+        "batch",
         (state, STATE_COLOURS.get(state, "")),
         _short(batch["name"]),
         batch["cluster"],
         machine_names(batch),
         f"{time_taken} · {ago(batch['ended'], now)}" if batch.get("ended") else time_taken,
-        progress(batch),
+        progress(batch, _bar_width()),
     ]
+
+
+def _bar_width() -> int:
+    """So that the bar stays in one piece where the last column is narrow."""
+    try:
+        return WIDE_BAR if os.get_terminal_size(1).columns >= WIDE_TERMINAL else NARROW_BAR
+    except OSError:
+        return WIDE_BAR
 
 
 def _when(job: dict[str, Any], now: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 
@@ -37,7 +38,7 @@ class Task:
 
 def read_tasks(file: str, commands_only: bool = False) -> list[Task]:
     """The tasks of a batch file; `commands_only`: every line must be an `execute_remote`."""
-    stem = file.replace("/", "_").lstrip(".") if file != "-" else "batch"
+    stem = os.path.normpath(file).replace("/", "_").lstrip(".") if file != "-" else "batch"
     tasks = []
     for command in commands_from(_content(file), file):
         task = Task(command.number, f"{stem}.{command.number}", command.title, command.argv[-1])

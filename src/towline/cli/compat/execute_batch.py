@@ -60,7 +60,7 @@ def command(args: list[str]) -> int:
     base = {
         **batch_base(request, forwards(options.copy_forwards)),
         "back": backwards(options.copy_backwards),
-        "whole": True,
+        "whole": bool(options.copy_backwards) or any(task.back for task in tasks),
     }
     engine = Engine()
     machines = machine_limits(engine, dict(zip(options.machines, entries, strict=True)), request)

@@ -126,7 +126,7 @@ async def execute(request: Request[Any, Any, Any], job_id: int) -> Stream:
     job = desk.engine.job(job_id)
 
     async def stream() -> AsyncIterator[Frame]:
-        async for item in desk.machines.execute(job, wanted.process, wanted.argv):
+        async for item in desk.backends.execute(job, wanted.process, wanted.argv):
             if "ending" in item:
                 ending = item["ending"]
                 code = ending.get("code")

@@ -1,0 +1,154 @@
+"""The backend for clusters that are a Slurm: hand jobs over, and follow them there."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from towline.backends.base import Report
+from towline.backends.beside import run_beside
+from towline.backends.machines import Machines
+from towline.backends.slurm.commands import SlurmSilent
+from towline.backends.slurm.handed import Handed
+from towline.backends.slurm.handover import handed_key, message, test_words
+from towline.backends.slurm.queue import Queue
+from towline.errors import AgentError, HostError, Impossible, NotFound
+from towline.model.events import ProcessEnded
+from towline.model.job import Ending, Job, Queueing, key_of
+from towline.model.request import Request
+from towline.probes.slurm import complaint, is_full, is_passing
+
+#: A person waits for the answer; a Slurm that is too busy for it takes the job later.
+_CHECK_S = 10.0
+
+
+class Slurm:
+    """Every Slurm the Engine knows; the channels to their access nodes are those of `machines`."""
+
+    queues_itself = True
+
+    def __init__(self, engine_id: str, report: Report, machines: Machines) -> None:
+        self.engine_id = engine_id
+        self.report = report
+        self.machines = machines
+        self.queues: dict[str, Queue] = {}
+
+    def join(self, cluster: str) -> Queue:
+        """Use the machine of this name as the access node of a cluster."""
+        if cluster not in self.queues:
+            driver = self.machines.drivers[cluster]
+            self.queues[cluster] = Queue(cluster, self.engine_id, driver, self.report)
+        return self.queues[cluster]
+
+    def close(self) -> None:
+        for queue in self.queues.values():
+            queue.close()
+
+    # --- starting and stopping ---------------------------------------------------------------
+
+    def start(self, job: Job, request: Request) -> None:
+        self._want(job, request, again=False)
+
+    def find_again(self, job: Job, request: Request) -> None:
+        self._want(job, request, again=True)
+
+    def _want(self, job: Job, request: Request, again: bool) -> None:
+        assert job.attempt is not None
+        queue = self.queues.get(job.spec.cluster)
+        attempt = job.attempt
+        if queue is None:
+            text = f"the cluster {job.spec.cluster} is not known any more"
+            for rank in range(request.process_count):
+                ending = Ending(cause="lost", text=text)
+                self.report(ProcessEnded(job.id, attempt.number, rank, ending))
+            return
+        queue.want(
+            Handed(
+                key=handed_key(self.engine_id, job),
+                job=job.id,
+                attempt=attempt.number,
+                count=request.process_count,
+                message=lambda root: message(self.engine_id, job, request, root),
+                snapshots=tuple(filter(None, (job.spec.snapshot, job.spec.keep))),
+                sent=again,
+                ended=set(attempt.endings),
+                stop=job.stop_asked,
+            )
+        )
+
+    def stop(self, job: Job) -> None:
+        if queue := self.queues.get(job.spec.cluster):
+            queue.stop(handed_key(self.engine_id, job))
+
+    def conclude(self, job: Job) -> None:
+        if queue := self.queues.get(job.spec.cluster):
+            queue.conclude(handed_key(self.engine_id, job))
+
+    # --- looking into a job: its files are seen from the access node --------------------------
+
+    def sending(self, job: Job) -> tuple[int, int] | None:
+        return self.machines.sending(job)
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        return await self.machines.read_log(job, rank, stream, offset, wait)
+
+    async def file_operation(
+        self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        return await self.machines.file_operation(job, rank, op, blob, **fields)
+
+    async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
+        """Run a command in the job's allocation, in the folder of one of its processes."""
+        link = await self.machines.tunnel(job, rank)
+        number = self.queues[job.spec.cluster].number_of(handed_key(self.engine_id, job))
+        if not number or job.attempt is None or job.state.final:
+            raise NotFound(
+                f"job {job.id} does not run now, so nothing can run beside it",
+                hint=f"tow ls {job.id} and tow pull {job.id} show its files",
+            )
+        key = key_of(self.engine_id, job.id, job.attempt.number, rank)
+        beside = ["srun", f"--jobid={number}", "--overlap", "--ntasks=1", "--nodes=1"]
+        async for item in run_beside(link, key, [*beside, "--export=ALL", *argv]):
+            yield item
+
+    # --- what it could do --------------------------------------------------------------------
+
+    async def check_possible(self, cluster: str, queueing: Queueing) -> str:
+        """What Slurm says to such a job, e.g. when it would start; Impossible if it never would.
+
+        A Slurm that cannot be asked is no reason to refuse anything.
+        """
+        queue = self.queues[cluster]
+        words = test_words(queueing.options)
+        try:
+            link = await queue.driver.reach(timeout_s=20.0, patient=False)
+            answer: dict[str, Any] = {"code": 0, "err": ""}
+            if words:
+                answer = await queue.commands.call(link, words, _CHECK_S)
+        except (HostError, AgentError):
+            return ""
+        error = answer["err"]
+        if answer["code"] == 0 or is_passing(error) or is_full(error) or answer["code"] < 0:
+            return complaint(error).replace("allocation failure: ", "") if error else ""
+        raise Impossible(
+            f"{cluster}: Slurm would refuse it: {complaint(error)}",
+            hint=await self._what_there_is(queue) or "-o NAME=VALUE sets options of sbatch",
+        )
+
+    async def _what_there_is(self, queue: Queue) -> str:
+        """The largest node and all kinds of GPUs, in a line."""
+        try:
+            link = await queue.driver.reach(timeout_s=5.0, patient=False)
+            nodes = await queue.commands.list_nodes(link)
+        except (HostError, AgentError, SlurmSilent):
+            return ""
+        if not nodes:
+            return ""
+        kinds: dict[str, int] = {}
+        for node in nodes:
+            for kind, count in node.gpus.items():
+                kinds[kind or "gpu"] = max(kinds.get(kind or "gpu", 0), count)
+        gpus = ", ".join(f"{count}:{kind}" for kind, count in sorted(kinds.items()))
+        cpus, mem_mb = max(n.cpus for n in nodes), max(n.mem_mb for n in nodes)
+        most = f"its nodes have at most {cpus} CPUs, {mem_mb} MB"
+        return f"{most}, GPUs {gpus}" if gpus else f"{most} and no GPUs"

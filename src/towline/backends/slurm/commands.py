@@ -1,0 +1,78 @@
+"""Slurm's commands, run on the access node over the one channel."""
+
+from typing import Any
+
+from towline.agent.link import Link
+from towline.backends.driver import Driver
+from towline.probes.slurm import (
+    Listed,
+    Node,
+    account_words,
+    complaint,
+    detail_words,
+    has_no_accounting,
+    node_words,
+    queue_words,
+    read_accounts,
+    read_details,
+    read_nodes,
+    read_queue,
+)
+
+_NOT_FOUND = 127
+#: Most numbers named in one command line.
+_MANY = 500
+
+
+class SlurmSilent(Exception):
+    """A command failed or gave no answer; what it said."""
+
+
+class Commands:
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        #: Only a login shell finds the commands.
+        self.login = False
+        self._has_accounting = True
+
+    async def find(self, link: Link) -> None:
+        """Find out how the commands are called here; a cluster without them is told of later."""
+        self.login = False
+        if (await self.call(link, ["sbatch", "--version"]))["code"] == _NOT_FOUND:
+            self.login = True
+
+    async def call(self, link: Link, words: list[str], timeout_s: float = 60.0) -> dict[str, Any]:
+        answer, _ = await link.ask("call", argv=words, login=self.login, timeout_s=timeout_s)
+        return answer
+
+    async def list_jobs(self, link: Link) -> list[Listed]:
+        answer = await self.call(link, queue_words(link.hello["user"]))
+        if answer["code"]:
+            raise SlurmSilent(complaint(answer["err"]))
+        return read_queue(answer["out"])
+
+    async def recall(self, link: Link, ids: list[str]) -> list[Listed]:
+        """Jobs that the controller has forgotten, where the site keeps accounts."""
+        if not ids or not self._has_accounting:
+            return []
+        answer = await self.call(link, account_words(ids[:_MANY]))
+        if answer["code"] == _NOT_FOUND or has_no_accounting(answer["err"] + answer["out"]):
+            self._has_accounting = False
+        return read_accounts(answer["out"]) if answer["code"] == 0 else []
+
+    async def detail(self, link: Link, listed: Listed) -> Listed:
+        """The same job with its exit code, as far as Slurm still knows it."""
+        if listed.exit_code:
+            return listed
+        answer = await self.call(link, detail_words(listed.id))
+        found = read_details(answer["out"]) if answer["code"] == 0 else []
+        return next((one for one in found if one.state == listed.state), listed)
+
+    async def cancel(self, link: Link, ids: list[str]) -> None:
+        await self.call(link, ["scancel", *ids])
+
+    async def list_nodes(self, link: Link) -> list[Node]:
+        answer = await self.call(link, node_words())
+        if answer["code"]:
+            raise SlurmSilent(complaint(answer["err"]))
+        return read_nodes(answer["out"])

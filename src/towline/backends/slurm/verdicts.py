@@ -1,0 +1,79 @@
+"""What Slurm's word means for a job whose own files are silent. Pure.
+
+The files of the runner are the truth and Slurm's word comes second; where neither knows, the job is
+lost, never failed.
+"""
+
+from msgspec.structs import replace
+
+from towline.backends.slurm.handover import NO_PYTHON, NOT_SHARED
+from towline.model.job import Ending
+from towline.probes.slurm import ENDED, WAITING, Listed
+
+#: The cause that a runner records when it was stopped and does not know why.
+EVICTED = "evicted"
+#: As Slurm says it that the node could not write a job's output where it was told to.
+_NO_OUTPUT = "0:53"
+_CAUSES = {
+    "CANCELLED": "cancelled",
+    "REVOKED": "cancelled",
+    "TIMEOUT": "timeout",
+    "OUT_OF_MEMORY": "oom",
+}
+
+
+def leading(listed: list[Listed]) -> Listed | None:
+    """Of the parts of a heterogeneous job, the one that says most about the whole."""
+    waiting = [one for one in listed if one.state in WAITING]
+    alive = [one for one in listed if one.state not in ENDED]
+    return next(iter(waiting or alive or listed), None)
+
+
+def is_waiting(listed: Listed) -> bool:
+    return listed.state in WAITING
+
+
+def has_ended(listed: Listed) -> bool:
+    return listed.state in ENDED
+
+
+def was_refused(listed: Listed) -> bool:
+    """Slurm lists even jobs that it did not accept."""
+    return listed.state == "FAILED" and listed.reason == "BadConstraints" and not listed.nodes
+
+
+def ending_by_slurm(listed: Listed, said: str, started: bool, now: float) -> Ending:
+    """The end of a process that left no record of its own."""
+    text = ENDED.get(listed.state, "") or _unexplained(listed)
+    code = listed.exit_code.partition(":")[0]
+    if code == str(NOT_SHARED) or listed.exit_code == _NO_OUTPUT:
+        text = "its node does not see Towline's folder: set `folder` to one that all nodes share"
+    elif code == str(NO_PYTHON):
+        text = "there is no python3 on its node"
+    elif listed.state not in _CAUSES and (last := _last_words(said)):
+        text += f"; it said: {last}"
+    cause = _CAUSES.get(listed.state, "lost" if started else "failed")
+    return Ending(cause=cause, text=text, ended=now)
+
+
+def explained(ending: Ending, listed: Listed | None) -> Ending:
+    """The end of a process that Slurm stopped, with Slurm's own word for it."""
+    why = ENDED.get(listed.state, "") if listed is not None else ""
+    if listed is None or not why:
+        return ending
+    return replace(ending, cause=_CAUSES.get(listed.state, ending.cause), text=why)
+
+
+def _unexplained(listed: Listed) -> str:
+    code = f" with exit code {listed.exit_code}" if listed.exit_code not in ("", "0:0") else ""
+    return f"Slurm says {listed.state}{code}, but there is no record of how it ended"
+
+
+def _last_words(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""
+
+
+def forgotten(now: float) -> Ending:
+    text = "Slurm knows nothing of it any more, and there is no record of how it ended"
+    return Ending(cause="lost", text=text, ended=now)

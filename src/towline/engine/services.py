@@ -1,0 +1,284 @@
+"""Services of jobs: a local port for each, the same for the job's whole life, and how they stand.
+
+What runs beside a job is up to the agent over there. Here each service gets a port, which is
+written down, so that the next Engine opens the same one; connections are dialled by the service's
+name, so it does not matter where over there it serves now.
+"""
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from towline.agent.link import Link
+from towline.backends.base import Backend
+from towline.backends.machines import Machines
+from towline.engine.engine import Engine
+from towline.engine.follow import Frame
+from towline.errors import HostError, NotFound, TowlineError
+from towline.forward.tunnels import Forward, Where, answers
+from towline.model.job import Job, State, key_of, view
+from towline.model.service import path_in
+
+#: Below the ports that the kernel gives to outgoing connections: nobody takes one of ours while
+#: the Engine is away.
+_FIRST_PORT, _PORTS, _TRIES = 20_000, 10_000, 50
+_SOON_S, _LATER_S, _FAR_S = 0.3, 5.0, 3600.0
+_PROBE_S = 15.0
+#: How a service stands when there is nothing more to wait for.
+SETTLED = ("up", "failed")
+
+
+class Standing(Struct):
+    """One service, as far as the Engine knows."""
+
+    job: int
+    name: str
+    #: waiting, starting, up or failed
+    state: str = "waiting"
+    text: str = ""
+    #: The port here, and the one over there.
+    local: int = 0
+    port: int = 0
+    #: What of its URL comes behind the port.
+    path: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.local}{self.path}" if self.local else ""
+
+
+class Services:
+    def __init__(self, engine: Engine, backend: Backend, machines: Machines) -> None:
+        self.engine = engine
+        self.backend = backend
+        self.machines = machines
+        self._standings: dict[int, dict[str, Standing]] = {}
+        self._forwards: dict[tuple[int, str], Forward] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._watchers: dict[int, set[asyncio.Event]] = {}
+        before = engine.on_changed
+
+        def changed(jobs: Iterable[Job]) -> None:
+            before(jobs)
+            self.noticed(jobs)
+
+        engine.on_changed = changed
+
+    # --- from the job's start to its end -----------------------------------------------------
+
+    def noticed(self, jobs: Iterable[Job]) -> None:
+        """Take care of those that have services."""
+        for job in jobs:
+            if job.spec.services and not job.state.final and job.id not in self._tasks:
+                names = [service.name for service in job.spec.services]
+                self._standings[job.id] = {name: Standing(job.id, name) for name in names}
+                self._tasks[job.id] = asyncio.create_task(self._keep(job.id))
+
+    async def resume(self, jobs: Iterable[Job]) -> None:
+        """After a restart: the same ports as before, so that an open browser tab works again."""
+        remembered = self.engine.store.services()
+        self.noticed(jobs)
+        for job_id, name, local in remembered:
+            if name in self._standings.get(job_id, {}):
+                await self._listen(job_id, name, local)
+            else:
+                self.engine.store.forget_services(job_id)
+
+    async def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        for forward in self._forwards.values():
+            await forward.close()
+
+    async def _keep(self, job_id: int) -> None:
+        while not (job := self.engine.job(job_id)).state.final:
+            pause = _FAR_S
+            if job.state in (State.RUNNING, State.STOPPING):
+                pause = await self._look(job)
+            else:
+                for standing in self._standings[job_id].values():
+                    self._stands(standing, "waiting")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._another_state(job)
+        for name in self._standings.pop(job_id):
+            if forward := self._forwards.pop((job_id, name), None):
+                await forward.close()
+        self.engine.store.forget_services(job_id)
+        del self._tasks[job_id]
+        self._wake(job_id)
+
+    async def _another_state(self, job: Job) -> None:
+        before = (job.state, job.attempt and job.attempt.number)
+
+        def changed(now: Job) -> bool:
+            return (now.state, now.attempt and now.attempt.number) != before
+
+        await self.engine.job_where(job.id, changed)
+
+    # --- how they stand ----------------------------------------------------------------------
+
+    async def _look(self, job: Job) -> float:
+        """See how the services of a running job stand; when to look again."""
+        standings = self._standings[job.id]
+        for name in standings:
+            if (job.id, name) not in self._forwards:
+                await self._listen(job.id, name, 0)
+        try:
+            header, _ = await self.backend.file_operation(job, 0, "services")
+            link = await self.machines.tunnel(job, 0)
+            for name, seen in header["services"].items():
+                await self._learn(job, standings[name], seen, link)
+        except TowlineError:
+            return _SOON_S  # asking waits by itself for a machine that is away
+        settled = all(standing.state in SETTLED for standing in standings.values())
+        return _LATER_S if settled else _SOON_S
+
+    async def _learn(self, job: Job, standing: Standing, seen: dict[str, Any], link: Link) -> None:
+        port = int(seen.get("port") or 0)
+        if seen["state"] != "running":
+            standing.port = port
+            state = "failed" if seen["state"] == "failed" else "starting"
+            self._stands(standing, state, str(seen.get("text") or ""))
+        elif standing.state != "up" or standing.port != port:
+            standing.port = port
+            async with asyncio.timeout(_PROBE_S):
+                up = await answers(link, self._where(job, standing.name))
+            if up:
+                standing.path = await self._path(job, standing)
+            self._stands(standing, "up" if up else "starting")
+
+    def _where(self, job: Job, name: str) -> Where:
+        assert job.attempt is not None
+        key = key_of(self.engine.store.engine_id, job.id, job.attempt.number, 0)
+        return {"key": key, "service": name}
+
+    async def _path(self, job: Job, standing: Standing) -> str:
+        """Some tell in their output where to look, and by which token."""
+        blob, _ = await self.backend.read_log(job, 0, _log_of(standing.name), 0, wait=False)
+        return path_in(blob.decode(errors="replace"), standing.port)
+
+    def _stands(self, standing: Standing, state: str, text: str = "") -> None:
+        if (standing.state, standing.text) != (state, text):
+            standing.state, standing.text = state, text
+            self._wake(standing.job)
+
+    def _wake(self, job_id: int) -> None:
+        for watcher in self._watchers.get(job_id, ()):
+            watcher.set()
+
+    # --- ports -------------------------------------------------------------------------------
+
+    async def _listen(self, job_id: int, name: str, local: int) -> None:
+        async def reach() -> tuple[Link, Where]:
+            job = self.engine.job(job_id)
+            return await self.machines.tunnel(job, 0), self._where(job, name)
+
+        forward = Forward(job_id, 0, reach)
+        mixed = zlib.crc32(f"{self.engine.store.engine_id}-{job_id}-{name}".encode())
+        tries = [_FIRST_PORT + (mixed + step) % _PORTS for step in range(_TRIES)]
+        for port in [*([local] if local else []), *tries, 0]:
+            with contextlib.suppress(OSError):
+                self._standings[job_id][name].local = await forward.open(port)
+                break
+        self._forwards[job_id, name] = forward
+        self.engine.store.remember_service(job_id, name, forward.local)
+
+    # --- what people ask ---------------------------------------------------------------------
+
+    def list(self, job_id: int | None = None) -> list[dict[str, Any]]:
+        """All services of jobs that have not ended, or those of one job."""
+        if job_id is not None:
+            self._check(self.engine.job(job_id))
+        chosen = sorted(self._standings) if job_id is None else [job_id]
+        return [
+            self.view(standing) for job in chosen for standing in self._standings[job].values()
+        ]
+
+    def _check(self, job: Job) -> None:
+        if not job.spec.services:
+            raise NotFound(
+                f"job {job.id} has no services",
+                hint=f"tow run --service tensorboard COMMAND; or a port of it: tow forward {job.id} PORT",
+            )
+        if job.id not in self._standings:
+            raise NotFound(
+                f"job {job.id} is {job.state}, so its services have ended",
+                hint=f"what it wrote for TensorBoard: tow tensorboard {job.id}",
+            )
+
+    def view(self, standing: Standing) -> dict[str, Any]:
+        job = self.engine.job(standing.job)
+        state, text = standing.state, standing.text
+        machine = job.attempt.placement[0].machine if job.attempt else ""
+        driver = self.machines.drivers.get(machine)
+        if state in ("starting", "up") and driver is not None and driver.error:
+            state, text = "unreachable", driver.error.text
+        return {
+            "job": job.id,
+            "name": standing.name,
+            "state": state,
+            "text": text,
+            "machine": machine,
+            "local": standing.local,
+            "url": standing.url,
+        }
+
+    async def news(self, job_id: int) -> AsyncIterator[dict[str, Any]]:
+        """Each service of a job once it is up, or once it is clear that it will not be."""
+        watcher = asyncio.Event()
+        self._watchers.setdefault(job_id, set()).add(watcher)
+        told: dict[str, tuple[str, str, str]] = {}
+        try:
+            while job_id in self._standings:
+                for standing in list(self._standings[job_id].values()):
+                    what = (standing.state, standing.text, standing.url)
+                    if standing.state in SETTLED and told.get(standing.name) != what:
+                        told[standing.name] = what
+                        yield self.view(standing)
+                await watcher.wait()
+                watcher.clear()
+        finally:
+            self._watchers[job_id].discard(watcher)
+            if not self._watchers[job_id]:
+                del self._watchers[job_id]
+
+    async def log(self, job_id: int, name: str, offset: int, follow: bool) -> AsyncIterator[Frame]:
+        """What a service printed: so far, or up to the job's end."""
+        job = self.engine.job(job_id)
+        names = [service.name for service in job.spec.services]
+        if name not in names:
+            raise NotFound(
+                f"job {job_id} has no service {name!r}", hint=f"it has: {', '.join(names) or 'none'}"
+            )
+        yield {"job": view(job)}, b""
+        while True:
+            try:
+                blob, at_end = await self.backend.read_log(job, 0, _log_of(name), offset, follow)
+            except HostError:
+                if not follow or self.engine.job(job_id).state.final:
+                    raise
+                await asyncio.sleep(1.0)
+                continue
+            if blob:
+                header = {"stream": "out", "group": 0, "process": 0, "label": "", "offset": offset}
+                yield header, blob
+                offset += len(blob)
+            if at_end or not (blob or follow):
+                break
+        yield {"end": view(self.engine.job(job_id))}, b""
+
+
+def _log_of(name: str) -> str:
+    return f"services/{name}.log"
+
+
+def service_note(seen: dict[str, Any]) -> str:
+    """What is said of a service to whoever follows its job."""
+    if seen["state"] == "failed":
+        return f"{seen['name']} does not run: {seen['text']}"
+    return f"{seen['name']}: {seen['url']}"

@@ -1,0 +1,281 @@
+"""What Slurm's commands print, in the formats asked for here, and what its words mean. Pure.
+
+Each question is a pair: the words that ask it, and the function that reads the answer. A line that
+cannot be read is left out, never an error: Slurm's word is a second opinion.
+"""
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+# --- jobs: squeue, sacct, scontrol -------------------------------------------------------------
+
+
+class Listed(Struct, frozen=True):
+    """One job as Slurm's commands list it."""
+
+    #: The number of the whole job, also for a part of a heterogeneous one.
+    id: str
+    state: str
+    reason: str = ""
+    #: When it started or is expected to, as Slurm writes it; empty when that is not known.
+    start: str = ""
+    nodes: str = ""
+    comment: str = ""
+    exit_code: str = ""
+
+
+_QUEUE_FIELDS = "%i|%T|%r|%S|%N|%k"
+_ACCOUNT_FIELDS = "JobID,State,ExitCode,Start,NodeList"
+_NOTHING = frozenset({"", "(null)", "N/A", "None", "Unknown", "None assigned"})
+_ID = re.compile(r"(\d+)(?:[+_.]\S*)?$")
+
+
+def queue_words(user: str) -> list[str]:
+    """All jobs of a user that the controller still knows, ended ones too: one call for all."""
+    return ["squeue", "--noheader", "--states=all", f"--user={user}", f"--format={_QUEUE_FIELDS}"]
+
+
+def read_queue(text: str) -> list[Listed]:
+    found = []
+    for line in text.splitlines():
+        fields = line.strip().split("|", 5)
+        if len(fields) == 6 and (number := _ID.match(fields[0])):
+            state, reason, start, nodes, comment = map(_said, fields[1:])
+            found.append(Listed(number[1], _state(state), reason, start, nodes, comment))
+    return found
+
+
+def account_words(ids: Iterable[str]) -> list[str]:
+    """Jobs by number, from the accounting: the controller may have forgotten them."""
+    asked = f"--jobs={','.join(ids)}"
+    form = f"--format={_ACCOUNT_FIELDS}"
+    return ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", asked, form]
+
+
+def read_accounts(text: str) -> list[Listed]:
+    """A job that was requeued is listed once per run; the last line of it counts."""
+    found: dict[str, Listed] = {}
+    for line in text.splitlines():
+        fields = line.strip().split("|")
+        if len(fields) == 5 and (number := _ID.match(fields[0])):
+            state, code, start, nodes = map(_said, fields[1:])
+            found[number[1]] = Listed(
+                number[1], _state(state), start=start, nodes=nodes, exit_code=code
+            )
+    return list(found.values())
+
+
+def detail_words(job_id: str) -> list[str]:
+    return ["scontrol", "--oneliner", "show", "job", job_id]
+
+
+def read_details(text: str) -> list[Listed]:
+    found = []
+    for line in text.splitlines():
+        facts = dict(re.findall(r"(\w+)=(\S*)", line))
+        number = facts.get("HetJobId") or facts.get("ArrayJobId") or facts.get("JobId", "")
+        if number.isdigit() and "JobState" in facts:
+            found.append(
+                Listed(
+                    number,
+                    _state(facts["JobState"]),
+                    _said(facts.get("Reason", "")),
+                    _said(facts.get("StartTime", "")),
+                    _said(facts.get("NodeList", "")),
+                    _said(facts.get("Comment", "")),
+                    facts.get("ExitCode", ""),
+                )
+            )
+    return found
+
+
+def read_ticket(text: str) -> str:
+    """The job's number from what `sbatch --parsable` printed; empty when there is none."""
+    for line in reversed(text.splitlines()):
+        number, _, _ = line.strip().partition(";")
+        if number.isdigit():
+            return number
+    return ""
+
+
+def _said(text: str) -> str:
+    return "" if text.strip() in _NOTHING else text.strip()
+
+
+def _state(text: str) -> str:
+    """`CANCELLED by 1000` and `CANCELLED+` are both CANCELLED."""
+    words = text.split()
+    return words[0].rstrip("+").upper() if words else "UNKNOWN"
+
+
+# --- nodes: sinfo ------------------------------------------------------------------------------
+
+
+class Node(Struct, frozen=True):
+    name: str
+    state: str
+    cpus: int
+    mem_mb: int
+    #: Kind of GPU -> how many; the kind is empty where the site names none.
+    gpus: dict[str, int] = {}
+
+
+_NODE_FIELDS = "%N|%T|%c|%m|%G"
+
+
+def node_words() -> list[str]:
+    return ["sinfo", "--noheader", "--Node", f"--format={_NODE_FIELDS}"]
+
+
+def read_nodes(text: str) -> list[Node]:
+    """Every node once, though it is in several partitions."""
+    found: dict[str, Node] = {}
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != 5 or not fields[2].isdigit():
+            continue
+        name, state, cpus, mem, gres = fields
+        mem_mb = int(mem.rstrip("+")) if mem.rstrip("+").isdigit() else 0
+        found[name] = Node(name, state, int(cpus), mem_mb, gpus_of(gres))
+    return list(found.values())
+
+
+def gpus_of(gres: str) -> dict[str, int]:
+    """`gpu:a100:4(S:0-1),shard:8` -> {"a100": 4}."""
+    found: dict[str, int] = {}
+    for part in re.sub(r"\([^)]*\)", "", gres).split(","):
+        words = part.strip().split(":")
+        if words[0] == "gpu" and words[-1].isdigit():
+            kind = words[1] if len(words) > 2 else ""
+            found[kind] = found.get(kind, 0) + int(words[-1])
+    return found
+
+
+def expand(nodes: str) -> list[str]:
+    """`h[2-3,7],x1` -> h2, h3, h7, x1; what is not understood stays as it is."""
+    found = []
+    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,\[]*)*", nodes):
+        named = re.fullmatch(r"([^\[]*)\[([\d,-]+)\]([^\[]*)", part)
+        if named is None:
+            found.append(part)
+            continue
+        for span in named[2].split(","):
+            first, _, last = span.partition("-")
+            numbers = range(int(first), int(last or first) + 1)
+            found += [f"{named[1]}{n:0{len(first)}d}{named[3]}" for n in numbers]
+    return found
+
+
+# --- what the words mean -----------------------------------------------------------------------
+
+#: In these the job is in the queue and has nothing running.
+WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
+#: In these it has ended, and the controller will do nothing more for it.
+ENDED = {
+    "COMPLETED": "",
+    "FAILED": "",
+    "CANCELLED": "cancelled in Slurm",
+    "REVOKED": "cancelled in Slurm",
+    "TIMEOUT": "stopped at its time limit",
+    "DEADLINE": "it could not end before its deadline, so Slurm ended it",
+    "OUT_OF_MEMORY": "killed because it used more memory than it asked for (--mem)",
+    "NODE_FAIL": "its node failed",
+    "BOOT_FAIL": "its node could not be started",
+    "PREEMPTED": "Slurm took its place for another job; --requeue starts it again by itself",
+}
+
+_REASONS = {
+    "Priority": "other jobs are before it in Slurm's queue",
+    "Resources": "it is next, as soon as what it needs is free",
+    "Dependency": "it waits for another job to end",
+    "DependencyNeverSatisfied": "it waits for a job that did not end as required",
+    "BeginTime": "it may start only at a later time",
+    "JobHeldUser": "it is held; `scontrol release` lets it go",
+    "JobHeldAdmin": "an administrator holds it",
+    "JobArrayTaskLimit": "as many of its batch as may run at once are running",
+    "PartitionDown": "its partition is switched off",
+    "PartitionInactive": "its partition does not start jobs now",
+    "PartitionNodeLimit": "it asks for more nodes than its partition allows",
+    "PartitionTimeLimit": "it asks for more time than its partition allows",
+    "ReqNodeNotAvail": "a node it needs is not available",
+    "NodeDown": "a node it needs is down",
+    "BadConstraints": "no node can do what it asks for",
+    "Licenses": "a licence it needs is not free",
+    "Reservation": "its reservation has not begun",
+    "Cleaning": "Slurm clears up after its last run",
+    "InvalidAccount": "its account is not valid; choose one with -o account=NAME",
+    "InvalidQOS": "its quality of service is not valid; choose one with -o qos=NAME",
+    "QOSMaxJobsPerUserLimit": "you have as many jobs running as your quality of service allows",
+    "AssocMaxJobsLimit": "your account has as many jobs running as it may",
+    "AssocGrpCPUMinutesLimit": "your account has used up its CPU time",
+    "AssocGrpGRES": "your account uses as many GPUs as it may",
+    "QOSMaxGRESPerUser": "you use as many GPUs as your quality of service allows",
+    "launch failed requeued held": "it failed to start and is held; `scontrol release` lets it go",
+}
+
+
+def why_waiting(listed: Listed) -> str:
+    """Slurm's reason in words; its own word is kept beside them."""
+    if not listed.reason:
+        return "in Slurm's queue"
+    word = listed.reason.partition(",")[0].strip("()")
+    words = _REASONS.get(word) or _by_family(word)
+    return f"{words} (Slurm: {listed.reason})" if words else f"Slurm: {listed.reason}"
+
+
+def _by_family(word: str) -> str:
+    """Slurm has some hundred limits whose names say what they are."""
+    if word.startswith("QOS"):
+        return "a limit of its quality of service is reached"
+    if word.startswith("Assoc"):
+        return "a limit of your account is reached"
+    return "a limit of the cluster is reached" if word.endswith("Limit") else ""
+
+
+#: What Slurm's commands say when asking again later can help.
+_PASSING = (
+    "socket timed out",
+    "unable to contact slurm controller",
+    "temporarily unable",
+    "temporarily unavailable",
+    "connection refused",
+    "connection reset",
+    "connection timed out",
+    "transport endpoint is not connected",
+    "zero bytes were transmitted",
+    "unexpected message received",
+    "communication connection failure",
+    "rate limit",
+    "backup controller",
+    "slurm controller is in standby",
+    "slurmdbd",
+    "munge",
+    "protocol authentication error",
+)
+#: The same for limits on how many jobs may be in the queue: room comes when jobs end.
+_FULL = ("submitjob", "maxsubmit", "job submit limit", "max job count", "maximum number of jobs")
+
+
+def is_passing(error: str) -> bool:
+    """A trouble of the moment: nothing is wrong with what was asked."""
+    text = error.lower()
+    return any(sign in text for sign in _PASSING)
+
+
+def is_full(error: str) -> bool:
+    text = error.lower().replace(" ", "")
+    return any(sign.replace(" ", "") in text for sign in _FULL)
+
+
+def has_no_accounting(error: str) -> bool:
+    return "accounting storage is disabled" in error.lower()
+
+
+def complaint(error: str) -> str:
+    """What sbatch complained about, in one line, without its prefixes."""
+    lines = [re.sub(r"^\w+: (error: |fatal: )?", "", line) for line in error.splitlines()]
+    useful = [line.strip() for line in lines if line.strip() and "--help" not in line]
+    plain = [re.sub(r"^(Batch job submission failed|allocation failure): ", "", s) for s in useful]
+    return "; ".join(dict.fromkeys(plain))[:500] or "it said nothing"

@@ -1,0 +1,123 @@
+"""How often Slurm is asked, and what its word means where a job's own files are silent."""
+
+import random
+
+from towline.backends.slurm.pace import LONGEST_S, OFTEN_S, SELDOM_S, SOON_S, Pace, backoff_s
+from towline.backends.slurm.verdicts import (
+    ending_by_slurm,
+    explained,
+    forgotten,
+    leading,
+    was_refused,
+)
+from towline.model.job import Ending
+from towline.probes.slurm import Listed
+
+
+def calls(pace: Pace, seconds: float, now: float = 0.0) -> list[float]:
+    """When a Slurm is asked in so many seconds in which nothing happens."""
+    found = []
+    until = now + seconds
+    while (now := now + max(0.0, pace.left_s(now))) < until:
+        found.append(now)
+        pace.asking(now)
+        pace.answered()
+    return found
+
+
+def test_idle_slurm_is_asked_at_most_twice_a_minute() -> None:
+    pace = Pace(random.Random(1))
+    pace.soon(0.0)
+    asked = calls(pace, 3600.0)
+    assert asked[0] == SOON_S
+    late = [time for time in asked if time > 120]
+    assert all(later - earlier >= 30 for earlier, later in zip(late, late[1:], strict=False))
+
+
+def test_slurm_is_never_asked_in_quick_succession() -> None:
+    pace = Pace(random.Random(2))
+    now, asked = 0.0, []
+    for _ in range(1000):
+        pace.soon(now)
+        if pace.left_s(now) <= 0:
+            asked.append(now)
+            pace.asking(now)
+        now += 0.1
+    assert all(later - earlier >= OFTEN_S for earlier, later in zip(asked, asked[1:], strict=False))
+    assert len(asked) > 15
+
+
+def test_silent_slurm_is_left_alone_for_longer_each_time() -> None:
+    pace = Pace(random.Random(3))
+    pace.soon(0.0)
+    waits = []
+    for _ in range(10):
+        pace.silent(0.0)
+        waits.append(pace.left_s(0.0))
+    assert waits[0] >= OFTEN_S
+    assert waits[-1] > SELDOM_S
+    assert max(waits) <= LONGEST_S * 1.2
+
+
+def test_nothing_to_ask_means_no_question() -> None:
+    pace = Pace()
+    assert calls(pace, 3600.0) == []
+    pace.soon(0.0)
+    pace.idle()
+    assert calls(pace, 3600.0) == []
+
+
+def test_refused_submissions_are_repeated_later_and_later() -> None:
+    assert backoff_s(1) < 5
+    assert backoff_s(30) <= LONGEST_S * 1.2
+
+
+def test_part_that_waits_speaks_for_the_whole_job() -> None:
+    parts = [Listed("9", "RUNNING"), Listed("9", "PENDING", "Resources")]
+    assert leading(parts) == parts[1]
+    assert leading([Listed("9", "COMPLETED"), Listed("9", "RUNNING")]) == Listed("9", "RUNNING")
+    assert leading([]) is None
+
+
+def test_unknown_is_never_failed() -> None:
+    assert forgotten(1.0).cause == "lost"
+    by_slurm = ending_by_slurm(Listed("1", "COMPLETED", exit_code="0:0"), "", True, 1.0)
+    assert (by_slurm.cause, by_slurm.code) == ("lost", None)
+    assert "no record" in by_slurm.text
+    assert ending_by_slurm(Listed("1", "NODE_FAIL"), "", True, 1.0).cause == "lost"
+
+
+def test_slurms_word_names_the_cause() -> None:
+    def cause(state: str) -> str:
+        return ending_by_slurm(Listed("1", state), "", True, 1.0).cause
+
+    assert cause("TIMEOUT") == "timeout"
+    assert cause("OUT_OF_MEMORY") == "oom"
+    assert cause("CANCELLED") == "cancelled"
+
+
+def test_folder_that_a_node_does_not_see_is_told_with_what_to_do() -> None:
+    for code in ("97:0", "0:53"):
+        ending = ending_by_slurm(Listed("1", "FAILED", exit_code=code), "", False, 1.0)
+        assert "set `folder`" in ending.text
+    ending = ending_by_slurm(Listed("1", "FAILED", exit_code="98:0"), "", False, 1.0)
+    assert "python3" in ending.text
+
+
+def test_last_words_of_the_script_are_passed_on() -> None:
+    ending = ending_by_slurm(Listed("1", "FAILED", exit_code="1:0"), "a\nlast words\n\n", True, 1.0)
+    assert ending.text.endswith("it said: last words")
+
+
+def test_stopped_process_keeps_its_record_and_gets_slurms_reason() -> None:
+    ending = Ending(signal=15, cause="evicted", text="Slurm stopped it", out_size=7)
+    told = explained(ending, Listed("1", "PREEMPTED"))
+    assert (told.cause, told.signal, told.out_size) == ("evicted", 15, 7)
+    assert "another job" in told.text
+    assert explained(ending, Listed("1", "CANCELLED")).cause == "cancelled"
+    assert explained(ending, None) == ending
+
+
+def test_job_that_slurm_did_not_accept_is_not_in_its_queue() -> None:
+    assert was_refused(Listed("2", "FAILED", "BadConstraints"))
+    assert not was_refused(Listed("2", "FAILED", "NonZeroExitCode", nodes="h2"))

@@ -1,0 +1,65 @@
+"""How many equal jobs a machine could run at a time."""
+
+from towline.core.capacity import MOST, seats_for
+from towline.core.pool import Pool
+from towline.core.want import want_of
+from towline.model.grammar import parse_request
+from towline.model.machine import Gpu, Machine
+from towline.model.request import Need
+
+
+def need(text: str) -> Need:
+    return parse_request(text).groups[0].need
+
+
+def pool(*gpus: Gpu) -> Pool:
+    pool = Pool()
+    pool.see(Machine("m", cpus=8, mem_mb=16000, gpus=gpus, clusters=("lab",)))
+    return pool
+
+
+def free(index: int, foreign_mem_mb: int = 0) -> Gpu:
+    return Gpu(index, "GTX 1070", 8000, foreign_mem_mb=foreign_mem_mb)
+
+
+ONE_EACH = "[mem=100M,gpu,gpumem=1000M,gpuutil=0.75,reserve]"
+
+
+def test_reserved_gpus_are_given_out_once_each() -> None:
+    assert seats_for(pool(free(0), free(1)).rooms["m"], need(ONE_EACH)) == [(0,), (1,)]
+
+
+def test_a_gpu_that_others_have_filled_is_not_counted() -> None:
+    assert seats_for(pool(free(0, 7500), free(1)).rooms["m"], need(ONE_EACH)) == [(1,)]
+
+
+def test_what_our_jobs_have_is_not_counted_twice_and_is_left_as_it_is() -> None:
+    rooms = pool(free(0), free(1))
+    rooms.take(1, "m", want_of(need(ONE_EACH)), (0,))
+    assert seats_for(rooms.rooms["m"], need(ONE_EACH)) == [(1,)]
+    assert seats_for(rooms.rooms["m"], need(ONE_EACH)) == [(1,)]
+
+
+def test_shared_gpus_take_as_many_as_fit() -> None:
+    shared = need("[gpu,gpumem=3000M,gpuutil=0.5]")
+    assert sorted(seats_for(pool(free(0), free(1)).rooms["m"], shared)) == [(0,), (0,), (1,), (1,)]
+
+
+def test_memory_limits_jobs_without_gpus() -> None:
+    assert seats_for(pool().rooms["m"], need("[mem=7000M]")) == [(), ()]
+
+
+def test_a_whole_machine_is_one_place() -> None:
+    assert seats_for(pool().rooms["m"], need("[exclusive]")) == [()]
+
+
+def test_tiny_jobs_are_not_counted_for_ever() -> None:
+    assert len(seats_for(pool().rooms["m"], need("[cpus=0.001]"))) == MOST
+
+
+def test_nothing_fits_where_the_machine_is_away_or_lacks_the_gpu() -> None:
+    assert seats_for(None, need("[]")) == []
+    assert seats_for(pool().rooms["m"], need("[gpu]")) == []
+    away = pool()
+    away.gone("m")
+    assert seats_for(away.rooms["m"], need("[]")) == []

@@ -1,0 +1,201 @@
+"""What Slurm's commands print, as recorded from a real one, and what it means."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from towline.probes.slurm import (
+    Listed,
+    Node,
+    account_words,
+    complaint,
+    expand,
+    gpus_of,
+    has_no_accounting,
+    is_full,
+    is_passing,
+    queue_words,
+    read_accounts,
+    read_details,
+    read_nodes,
+    read_queue,
+    read_ticket,
+    why_waiting,
+)
+
+QUEUE = """\
+9+0|PENDING|Resources|2026-11-16T00:50:56||towline:abc-9-1
+9+1|PENDING|Resources|2026-11-16T00:50:56||towline:abc-9-1
+53|FAILED|NonZeroExitCode|2026-11-16T01:22:06|h[2-3]|towline:5c36173a-18-1
+11|RUNNING|None|2026-11-16T00:36:00|h2|(null)
+12_7|PENDING|ReqNodeNotAvail, UnavailableNodes:h[2-3]|N/A||a | b
+2|FAILED|BadConstraints|N/A||(null)
+"""
+
+
+def test_queue_is_read_with_the_parts_of_a_job_under_one_number() -> None:
+    found = read_queue(QUEUE)
+    start = "2026-11-16T00:50:56"
+    assert found[0] == found[1]
+    assert found[0] == Listed("9", "PENDING", "Resources", start, "", "towline:abc-9-1")
+    assert found[2].nodes == "h[2-3]"
+    assert found[3] == Listed("11", "RUNNING", "", "2026-11-16T00:36:00", "h2", "")
+    assert (found[4].id, found[4].start, found[4].comment) == ("12", "", "a | b")
+    assert found[5].reason == "BadConstraints"
+
+
+def test_one_call_asks_for_all_jobs_of_a_user() -> None:
+    words = queue_words("me")
+    assert words[0] == "squeue"
+    assert {"--noheader", "--states=all", "--user=me"} < set(words)
+    assert "--jobs=1,2" in account_words(["1", "2"])
+
+
+def test_what_a_login_shell_prints_is_passed_over() -> None:
+    noise = "Welcome to cedar!\n|||\nquota: 3|of|4\n"
+    assert read_queue(noise + QUEUE) == read_queue(QUEUE)
+    assert read_ticket("Welcome to node 7\n12\n") == "12"
+
+
+def test_accounts_are_read_and_the_last_run_of_a_job_counts() -> None:
+    text = (
+        "12|NODE_FAIL|0:0|2026-11-16T00:10:00|h2\n"
+        "12|COMPLETED|0:0|2026-11-16T00:12:00|h3\n"
+        "13|CANCELLED by 1000|0:15|Unknown|None assigned\n"
+        "14+0|OUT_OF_ME+|0:125|2026-11-16T00:12:00|h3\n"
+    )
+    first, second, third = read_accounts(text)
+    assert (first.state, first.nodes) == ("COMPLETED", "h3")
+    assert (second.id, second.state, second.start, second.nodes) == ("13", "CANCELLED", "", "")
+    assert third.id == "14"
+
+
+def test_details_of_a_job_have_its_exit_code() -> None:
+    text = (
+        "JobId=10 HetJobId=9 HetJobOffset=1 JobName=h.sh UserId=worker(7700) "
+        "JobState=FAILED Reason=NonZeroExitCode Dependency=(null) ExitCode=97:0 "
+        "StartTime=2026-11-16T00:35:39 NodeList=h4 Comment=towline:x-1-1\n"
+    )
+    (found,) = read_details(text)
+    assert found == Listed(
+        "9",
+        "FAILED",
+        "NonZeroExitCode",
+        "2026-11-16T00:35:39",
+        "h4",
+        "towline:x-1-1",
+        "97:0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("12\n", "12"), ("12;cedar\n", "12"), ("", ""), ("sbatch: error: no\n", "")],
+)
+def test_ticket_is_the_number_that_sbatch_prints(text: str, number: str) -> None:
+    assert read_ticket(text) == number
+
+
+def test_nodes_are_read_once_though_they_are_in_several_partitions() -> None:
+    text = "h2|idle|4|4000|gpu:gtx1070:2\nh2|idle|4|4000|gpu:gtx1070:2\nx|down*|64|512000+|(null)\n"
+    assert read_nodes(text) == [
+        Node("h2", "idle", 4, 4000, {"gtx1070": 2}),
+        Node("x", "down*", 64, 512000, {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        ("(null)", {}),
+        ("gpu:2", {"": 2}),
+        ("gpu:a100:4(S:0-1),shard:8", {"a100": 4}),
+        ("gpu:a100:2(S:0),gpu:v100:1(S:1),nvme:1", {"a100": 2, "v100": 1}),
+    ],
+)
+def test_gpus_of_a_node(gres: str, gpus: dict[str, int]) -> None:
+    assert gpus_of(gres) == gpus
+
+
+@pytest.mark.parametrize(
+    ("nodes", "names"),
+    [
+        ("", []),
+        ("h2", ["h2"]),
+        ("h[2-3,7],x1", ["h2", "h3", "h7", "x1"]),
+        ("node[008-010]-ib", ["node008-ib", "node009-ib", "node010-ib"]),
+    ],
+)
+def test_lists_of_nodes_are_spelled_out(nodes: str, names: list[str]) -> None:
+    assert expand(nodes) == names
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("Priority", "other jobs are before it"),
+        ("ReqNodeNotAvail, UnavailableNodes:h2", "a node it needs is not available"),
+        ("QOSMaxCpuPerUserLimit", "quality of service"),
+        ("AssocGrpMemLimit", "your account"),
+        ("JobHeldUser", "scontrol release"),
+        ("SomethingNew", "Slurm: SomethingNew"),
+    ],
+)
+def test_reasons_are_told_in_words_with_slurms_own_beside_them(reason: str, words: str) -> None:
+    told = why_waiting(Listed("1", "PENDING", reason))
+    assert words in told
+    assert reason in told
+
+
+def test_job_without_a_reason_is_just_in_the_queue() -> None:
+    assert why_waiting(Listed("1", "PENDING")) == "in Slurm's queue"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying",
+        "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received",
+        "timed out: no answer for 60 s\nConnection timed out",
+    ],
+)
+def test_troubles_of_the_moment_are_told_from_refusals(error: str) -> None:
+    assert is_passing(error)
+    assert not is_passing("sbatch: error: Invalid --mem specification")
+
+
+def test_a_full_queue_is_no_refusal() -> None:
+    assert is_full(
+        "sbatch: error: QOSMaxSubmitJobPerUserLimit\n"
+        "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
+        "(job submit limit, user's size and/or time limits)"
+    )
+    assert not is_full("sbatch: error: Batch job submission failed: Invalid account")
+
+
+def test_site_without_accounts_is_recognised() -> None:
+    assert has_no_accounting("Slurm accounting storage is disabled\n")
+
+
+def test_complaints_are_one_line_without_prefixes() -> None:
+    error = (
+        "sbatch: error: invalid partition specified: nope\n"
+        "sbatch: error: Batch job submission failed: Invalid partition name specified\n"
+    )
+    assert complaint(error) == (
+        "invalid partition specified: nope; Invalid partition name specified"
+    )
+    unknown = (
+        "sbatch: unrecognized option '--foo=abc'\nTry \"sbatch --help\" for more information\n"
+    )
+    assert complaint(unknown) == "unrecognized option '--foo=abc'"
+    assert complaint("") == "it said nothing"
+
+
+@given(st.text())
+def test_no_text_breaks_a_reader(text: str) -> None:
+    for read in (read_queue, read_accounts, read_details, read_nodes, read_ticket, complaint):
+        read(text)
+    expand(text)
