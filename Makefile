@@ -11,7 +11,7 @@ demo: $(READY)
 
 # The whole suite, against real parts; fails when a part cannot be started.
 test: $(READY) parts lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # The inner loop: everything that needs no real part.
 quick: $(READY)

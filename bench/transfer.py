@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from testbed.hosts import Hosts  # noqa: E402
 from testbed.waiting import wait_until  # noqa: E402
 from towline.agent.link import Link  # noqa: E402
+from towline.backends.ahead import Ahead  # noqa: E402
 from towline.backends.staging import stage  # noqa: E402
 from towline.config.settings import SnapshotSettings  # noqa: E402
 from towline.hosts.ssh import SshHost  # noqa: E402
@@ -69,8 +70,10 @@ class Towline:
     async def send(self) -> float:
         """The tree as it is now, until everything needed is over there."""
         began = time.perf_counter()
+        # As the Engine does for a cluster of one machine.
+        ahead = Ahead(self.link)
         take = (take_snapshot, str(self.repo), SnapshotSettings(), self.hashes, self.blobs)
-        snapshot = await asyncio.get_running_loop().run_in_executor(None, *take)
+        snapshot = await asyncio.get_running_loop().run_in_executor(None, *take, ahead.offer)
         self.taken = time.perf_counter() - began
         await stage(self.link, self.blobs, snapshot.id)
         self.last = snapshot.id

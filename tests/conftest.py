@@ -35,6 +35,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if NOT_QUICK & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
+        if "slurm" in getattr(item, "fixturenames", ()):
+            # Where tests run side by side, one Slurm is enough.
+            item.add_marker(pytest.mark.xdist_group("slurm"))
 
 
 @pytest.fixture(scope="session")

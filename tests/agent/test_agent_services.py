@@ -14,6 +14,7 @@ from testbed.waiting import wait_until
 
 from .conftest import NewAgent
 from .driver import AgentError, Driver
+from .test_agent_pythons import pythons
 
 SERVE = "exec python3 -m http.server --bind 127.0.0.1 $PORT"
 
@@ -244,3 +245,24 @@ def children(pid: int) -> list[int]:
 
 def comm(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+@pytest.mark.parametrize("python", pythons().values(), ids=pythons().keys())
+def test_every_python_serves_also_through_the_relay_of_a_node(
+    new_agent: NewAgent, root: Path, python: str
+) -> None:
+    """As on a Slurm: the folder says that whoever asks is on another machine."""
+    agent = new_agent(python=python)
+    (root / "jobs" / "k").mkdir()
+    (root / "jobs" / "k" / "elsewhere").touch()
+    begin(agent, "k", "sleep", "60", services=[service(SERVE)])
+    answering(agent)
+    wait_until(lambda: (root / "jobs" / "k" / "relay").exists())
+    agent.call("dial", stream=1, key="k", service="web")
+    agent.send({"stream": 1}, b"GET /nothing HTTP/1.0\r\n\r\n")
+    data = b""
+    while b"\r\n" not in data:
+        data += agent.wait_for(lambda: agent.pop(lambda h: h.get("stream") == 1))[1]
+    assert data.startswith(b"HTTP/1.0 404")
+    os.kill(agent.started["k"][0], signal.SIGTERM)
+    agent.end_of("k")

@@ -1,5 +1,6 @@
 """How often Slurm is asked, and what its word means where a job's own files are silent."""
 
+import itertools
 import random
 
 from towline.backends.slurm.pace import LONGEST_S, OFTEN_S, SELDOM_S, SOON_S, Pace, backoff_s
@@ -31,7 +32,7 @@ def test_idle_slurm_is_asked_at_most_twice_a_minute() -> None:
     asked = calls(pace, 3600.0)
     assert asked[0] == SOON_S
     late = [time for time in asked if time > 120]
-    assert all(later - earlier >= 30 for earlier, later in zip(late, late[1:], strict=False))
+    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(late))
 
 
 def test_slurm_is_never_asked_in_quick_succession() -> None:
@@ -43,7 +44,7 @@ def test_slurm_is_never_asked_in_quick_succession() -> None:
             asked.append(now)
             pace.asking(now)
         now += 0.1
-    assert all(later - earlier >= OFTEN_S for earlier, later in zip(asked, asked[1:], strict=False))
+    assert all(later - earlier >= OFTEN_S for earlier, later in itertools.pairwise(asked))
     assert len(asked) > 15
 
 

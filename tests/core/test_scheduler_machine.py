@@ -2,7 +2,13 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from builders import a_gpu, a_machine
 from towline.core.scheduler import Scheduler, Waiting
@@ -56,13 +62,24 @@ def machines(draw: st.DrawFn) -> Machine:
         clusters=draw(st.sampled_from((("lab",), ("lab",), ("lab", "desk"), ("desk",)))),
         owners=draw(st.sampled_from(((), (), ("anna",)))),
         aliases=draw(st.sampled_from(((), (("fast", "RTX 3090"),)))),
+        stagger_s=draw(st.sampled_from((0.0, 0.0, 0.5, 100.0))),
+        closed=draw(st.sampled_from(("", "", "", "", "has quiet hours until 18:00"))),
     )
+
+
+class Keeping(Scheduler):
+    """Keeps machines for several jobs, as it does in a cluster of many machines."""
+
+    kept = 1
+
+    def most_heads(self, cluster: str) -> int:
+        return self.kept
 
 
 class SchedulerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.scheduler = Scheduler()
+        self.scheduler = Keeping()
         self.now = 0.0
         self.waiting: dict[int, Waiting] = {}
         self.running: dict[int, Waiting] = {}
@@ -93,6 +110,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.down.discard(machine.name)
         self.scheduler.see(machine)
 
+    @initialize(heads=st.integers(1, 3))
+    def keep(self, heads: int) -> None:
+        self.scheduler.kept = heads
+
+    @rule(name=st.sampled_from(NAMES), why=st.sampled_from(("", "bad")), one_only=st.booleans())
+    def set_aside(self, name: str, why: str, one_only: bool) -> None:
+        self.scheduler.set_aside(name, why, one_only)
+
     @rule(name=st.sampled_from(NAMES))
     def gone(self, name: str) -> None:
         self.down.add(name)
@@ -114,7 +139,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert len(start.placement) == job.request.process_count
             for slot, (_, _, need) in zip(start.placement, job.request.processes(), strict=True):
                 machine = self.seen[slot.machine]
-                assert slot.machine not in self.down
+                assert slot.machine not in self.down and not machine.closed
                 assert job.cluster in machine.clusters
                 assert not machine.owners or job.owner in machine.owners
                 assert len(set(slot.gpus)) == len(slot.gpus) == need.gpu_count

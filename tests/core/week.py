@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from packing_bound import CPU_OVERLOAD, GPU_OVERLOAD, GpuState, Sort, cpu_bound, gpu_bound
+from packing_bound import Sort, cpu_bound, gpu_bound, repacked_bound
+from week_lab import SORTS, Host, allowed, free_cpus, left_over, make_hosts, states
+
 from towline.core.decide import Core
 from towline.model.events import (
     Fact,
@@ -25,7 +27,6 @@ from towline.model.events import (
 from towline.model.grammar import parse_request
 from towline.model.job import Attempt, Ending, Job, JobSpec
 from towline.model.request import Need, Request
-from week_lab import KINDS, NOISE_MB, NOISE_UTIL, SORTS, Host, allowed_kinds, make_hosts
 
 DAY_S = 86_400.0
 HOUR_S = 3_600.0
@@ -50,6 +51,24 @@ class Planned:
 
 
 @dataclass
+class Measure:
+    """What ran and what could have run at most, over all moments at which such work waited."""
+
+    used: float = 0.0
+    bound: float = 0.0
+    worst: float = 1.0
+
+    def count(self, used: float, bound: float) -> None:
+        self.used += used
+        self.bound += bound
+        self.worst = min(self.worst, used / bound)
+
+    @property
+    def share(self) -> float:
+        return self.used / self.bound if self.bound else 1.0
+
+
+@dataclass
 class Outcome:
     """What a week came to."""
 
@@ -57,37 +76,27 @@ class Outcome:
     events: int = 0
     starts: int = 0
     foreign: int = 0
-    #: Sum of what ran, and of what could have at most, over the moments when such work waited.
-    gpus: tuple[float, float] = (0.0, 0.0)
-    cpus: tuple[float, float] = (0.0, 0.0)
+    gpus: Measure = field(default_factory=Measure)
+    #: The same against the bound for which what runs may be moved.
+    repacked: Measure = field(default_factory=Measure)
+    cpus: Measure = field(default_factory=Measure)
     moments: int = 0
-    worst_gpus: float = 1.0
-    worst_cpus: float = 1.0
     #: sort -> longest wait in hours.
     waits: dict[str, float] = field(default_factory=dict)
     longest_queue: int = 0
     days: float = 0.0
 
-    def count_gpus(self, used: float, bound: float) -> None:
-        self.gpus = (self.gpus[0] + used, self.gpus[1] + bound)
-        self.worst_gpus = min(self.worst_gpus, used / bound)
-
-    def count_cpus(self, used: float, bound: float) -> None:
-        self.cpus = (self.cpus[0] + used, self.cpus[1] + bound)
-        self.worst_cpus = min(self.worst_cpus, used / bound)
-
-    @property
-    def gpu_share(self) -> float:
-        return self.gpus[0] / self.gpus[1] if self.gpus[1] else 1.0
-
-    @property
-    def cpu_share(self) -> float:
-        return self.cpus[0] / self.cpus[1] if self.cpus[1] else 1.0
-
-    @property
-    def share(self) -> float:
-        """GPUs and CPUs together, a GPU worth as much as 8 CPUs."""
-        return (8 * self.gpus[0] + self.cpus[0]) / (8 * self.gpus[1] + self.cpus[1])
+    def __str__(self) -> str:
+        waits = ", ".join(f"{sort} {hours:.1f}" for sort, hours in sorted(self.waits.items()))
+        return (
+            f"{self.jobs:,} jobs, {self.starts:,} starts, {self.foreign:,} foreign programs,"
+            f" {self.events:,} decisions, {self.days:.1f} days,"
+            f" at most {self.longest_queue:,} waiting\n"
+            f"while work waited ({self.moments} looks): GPUs {self.gpus.share:.1%} of the bound"
+            f" (worst {self.gpus.worst:.1%}), {self.repacked.share:.1%} of it with all repacked;"
+            f" CPUs {self.cpus.share:.1%} (worst {self.cpus.worst:.1%})\n"
+            f"longest waits in hours: {waits}"
+        )
 
 
 class Week:
@@ -237,7 +246,9 @@ class Week:
                 self.hosts[slot.machine].check_gpu(gpu)
             self._facts.append(ProcessStarted(job.id, attempt.number, rank, self.now))
         fails = planned.fails and attempt.number == 1
-        self.later(self.now + planned.hours * HOUR_S * (0.1 if fails else 1), "end", (job.id, fails))
+        self.later(
+            self.now + planned.hours * HOUR_S * (0.1 if fails else 1), "end", (job.id, fails)
+        )
 
     def _wait_over(self, sort: str, job_id: int) -> None:
         waited = (self.now - self.since[job_id]) / HOUR_S
@@ -346,66 +357,34 @@ class Week:
         if not self.waiting.total():
             return
         self.outcome.moments += 1
-        gpu_sorts, cpu_sorts = self._sorts()
-        if any(self.waiting[name] for name in SORTS if self.needs[name][0].gpus):
-            gpus, kept = self._gpu_states()
+        everyone = self.sorts(
+            Counter(self.planned[job].sort for job in self.running) + self.waiting
+        )
+        if any(sort.need.gpus for sort in self.sorts(self.waiting)):
             used = sum(use.fill for host in self.hosts.values() for use in host.uses)
-            bound = gpu_bound(gpu_sorts, gpus, kept)
+            waiting = [sort for sort in self.sorts(self.waiting) if sort.need.gpus]
+            bound = gpu_bound(*left_over(self.hosts.values(), waiting), used)
+            repacked = repacked_bound(
+                [sort for sort in everyone if sort.need.gpus], *states(self.hosts.values())
+            )
+            assert used <= bound + 1e-6 and used <= repacked + 1e-6, (used, bound, repacked)
+            self.outcome.gpus.count(used, bound)
+            self.outcome.repacked.count(used, repacked)
+        if any(not sort.need.gpus for sort in self.sorts(self.waiting)):
+            used = sum(host.granted_cpus - host.gpu_job_cpus for host in self.hosts.values())
+            sorts = [sort for sort in everyone if not sort.need.gpus]
+            bound = cpu_bound(sorts, *free_cpus(self.hosts.values()))
             assert used <= bound + 1e-6, (used, bound)
-            self.outcome.count_gpus(used, bound)
-        if any(self.waiting[name] for name in SORTS if not self.needs[name][0].gpus):
-            used, bound = self._cpus_used(), cpu_bound(cpu_sorts, *self._free_cpus())
-            assert used <= bound + 1e-6, (used, bound)
-            self.outcome.count_cpus(used, bound)
+            self.outcome.cpus.count(used, bound)
 
-    def _sorts(self) -> tuple[list[Sort], list[Sort]]:
-        """All that runs or waits, by what each process needs."""
-        present = Counter(self.planned[job].sort for job in self.running) + self.waiting
+    def sorts(self, jobs: Counter[str]) -> list[Sort]:
+        """Jobs by what each of their processes needs."""
         found: dict[Need, Sort] = {}
-        for name, count in present.items():
-            for need in self.needs[name]:
+        for name, count in jobs.items():
+            for need in self.needs[name] if count else ():
                 found.setdefault(need, Sort(need, allowed(need))).count += count
-        gpu_sorts = [sort for need, sort in found.items() if need.gpus]
-        return gpu_sorts, [sort for need, sort in found.items() if not need.gpus]
-
-    def _gpu_states(self) -> tuple[dict[GpuState, int], float]:
-        states: Counter[GpuState] = Counter()
-        kept = 0.0
-        for host in self.hosts.values():
-            fixed = not host.up or host.closed or host.whole
-            for use, (mem, util) in zip(host.uses, host.foreign_gpus, strict=True):
-                if fixed:
-                    kept += use.fill
-                    continue
-                noise = max(NOISE_MB, 0.02 * host.gpu_mb)
-                busy = mem > noise or util >= NOISE_UTIL
-                free = (int(host.gpu_mb - mem), round(GPU_OVERLOAD - min(1.0, util), 2))
-                states[(host.kind, *free, busy, use.fill)] += 1
-        return dict(states), kept
-
-    def _cpus_used(self) -> float:
-        """By jobs without GPUs."""
-        return sum(host.granted_cpus - host.gpu_job_cpus for host in self.hosts.values())
-
-    def _free_cpus(self) -> tuple[dict[str, float], float]:
-        """What jobs without GPUs may have per kind; and what is used where no more may start."""
-        free, kept = dict.fromkeys(KINDS, 0.0), 0.0
-        for host in self.hosts.values():
-            ours = host.granted_cpus - host.gpu_job_cpus
-            if not host.up or host.closed or host.whole:
-                kept += ours
-            else:
-                room = CPU_OVERLOAD * host.cpus - host.foreign_cpus - host.gpu_job_cpus
-                free[host.kind] += max(ours, room)
-        return free, kept
+        return list(found.values())
 
 
 def needs_of(request: Request) -> list[Need]:
     return [need for _, _, need in request.processes()]
-
-
-_ALLOWED: dict[Need, dict[str, float]] = {}
-
-
-def allowed(need: Need) -> dict[str, float]:
-    return _ALLOWED.get(need) or _ALLOWED.setdefault(need, allowed_kinds(need))

@@ -1,8 +1,21 @@
 """The lab of the simulated week: machines, what others and our jobs use of them, sorts of jobs."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 
-from packing_bound import CPU_OVERLOAD, GPU_OVERLOAD, fill_of
+from packing_bound import (
+    CPU_OVERLOAD,
+    GPU_OVERLOAD,
+    NOBODY,
+    OTHERS,
+    OURS,
+    GpuState,
+    Sort,
+    fill_of,
+)
+
 from towline.model.machine import Gpu, Machine
 from towline.model.request import Need
 
@@ -92,6 +105,27 @@ class Host:
             closed=self.closed,
         )
 
+    @property
+    def fixed(self) -> bool:
+        """Whether nothing more may start here, whoever decides."""
+        return not self.up or bool(self.closed) or self.whole > 0
+
+    def others(self, gpu: int) -> int:
+        mem, util = self.foreign_gpus[gpu]
+        noise = max(NOISE_MB, 0.02 * self.gpu_mb)
+        return OTHERS if mem > noise or util >= NOISE_UTIL else NOBODY
+
+    def left(self, gpu: int) -> tuple[int, float]:
+        """Memory and utilisation of a GPU that other people's programs leave."""
+        mem, util = self.foreign_gpus[gpu]
+        return int(self.gpu_mb - mem), round(GPU_OVERLOAD - min(1.0, util), 2)
+
+    def has_cpus(self, sort: Sort) -> bool:
+        """Whether CPUs and memory are left for one process."""
+        cpus = CPU_OVERLOAD * self.cpus - self.foreign_cpus - self.granted_cpus
+        mem_mb = self.mem_mb - self.foreign_mb - self.granted_mb
+        return self.kind in sort.allowed and cpus >= sort.need.cpus and mem_mb >= sort.need.mem_mb
+
     def really_free_mb(self, gpu: int) -> float:
         """What a person who looks at the GPU sees."""
         return self.gpu_mb - self.foreign_gpus[gpu][0] - self.uses[gpu].taken_mb
@@ -111,7 +145,9 @@ class Host:
         mem, util = self.foreign_gpus[gpu]
         use = self.uses[gpu]
         assert use.granted_mb + mem <= self.gpu_mb, f"{self.name}: GPU {gpu}: {use}, {mem}"
-        assert use.util + min(1.0, util) <= GPU_OVERLOAD + 1e-6, f"{self.name}: GPU {gpu}: {use}, {util}"
+        assert use.util + min(1.0, util) <= GPU_OVERLOAD + 1e-6, (
+            f"{self.name}: GPU {gpu}: {use}, {util}"
+        )
 
 
 def make_hosts(scale: float) -> dict[str, Host]:
@@ -125,7 +161,8 @@ def make_hosts(scale: float) -> dict[str, Host]:
     return hosts
 
 
-def allowed_kinds(need: Need) -> dict[str, float]:
+@cache
+def allowed(need: Need) -> dict[str, float]:
     """Kinds of machine that can take a process, and how much of their GPUs or CPUs it fills."""
     found = {}
     for kind, (_, cpus, mem_gb, model, gpu_mb, gpus) in KINDS.items():
@@ -134,3 +171,64 @@ def allowed_kinds(need: Need) -> dict[str, float]:
         if fits and named and need.gpu_count <= gpus and need.gpu_mem_mb <= gpu_mb:
             found[kind] = fill_of(need, gpu_mb) if need.gpus else need.cpus
     return found
+
+
+# --- the lab as the bounds see it ----------------------------------------------------------------
+
+
+def states(hosts: Iterable[Host]) -> tuple[dict[GpuState, int], float]:
+    """All GPUs as others leave them; and how full those are on which nothing may start."""
+    found: Counter[GpuState] = Counter()
+    kept = 0.0
+    for host in hosts:
+        for gpu, use in enumerate(host.uses):
+            if host.fixed:
+                kept += use.fill
+            else:
+                found[(host.kind, *host.left(gpu), host.others(gpu), use.fill)] += 1
+    return dict(found), kept
+
+
+def left_over(hosts: Iterable[Host], waiting: list[Sort]) -> tuple[list[Sort], dict[GpuState, int]]:
+    """Those who wait, and what is left for them; `rack 3` is a machine with 3 idle GPUs."""
+    found: Counter[GpuState] = Counter()
+    for host in hosts:
+        if host.fixed or not any(host.has_cpus(sort) for sort in waiting):
+            continue
+        gpus = range(len(host.uses))
+        idle = sum(not host.uses[gpu].users and host.others(gpu) == NOBODY for gpu in gpus)
+        for gpu, use in enumerate(host.uses):
+            if not use.reserved:
+                mem_mb, util = host.left(gpu)
+                left = mem_mb - use.granted_mb, round(util - use.util, 2)
+                who = OURS if use.users else host.others(gpu)
+                found[(f"{host.kind} {idle}", max(0, left[0]), max(0.0, left[1]), who, 0.0)] += 1
+    kinds = {state[0] for state in found}
+    return [_with_idle(sort, kinds) for sort in waiting], dict(found)
+
+
+def _with_idle(sort: Sort, kinds: set[str]) -> Sort:
+    """Where a sort can go, by how many GPUs must be idle on one machine."""
+    need = sort.need
+    idle = 0 if need.gpu_mem_mb or need.gpu_util else need.gpu_count
+    places = {}
+    for kind in kinds:
+        name, _, there = kind.partition(" ")
+        if name in sort.allowed and int(there) >= idle:
+            places[kind] = sort.allowed[name]
+    found = Sort(need, places)
+    found.count = sort.count
+    return found
+
+
+def free_cpus(hosts: Iterable[Host]) -> tuple[dict[str, float], float]:
+    """What jobs without GPUs may have per kind; and what they use where no more may start."""
+    free, kept = dict.fromkeys(KINDS, 0.0), 0.0
+    for host in hosts:
+        ours = host.granted_cpus - host.gpu_job_cpus
+        if host.fixed:
+            kept += ours
+        else:
+            room = CPU_OVERLOAD * host.cpus - host.foreign_cpus - host.gpu_job_cpus
+            free[host.kind] += max(ours, room)
+    return free, kept

@@ -142,6 +142,7 @@ def test_dry_run_asks_slurm_and_sends_nothing(tow: Tow, slurm: Slurm) -> None:
     configure(tow)
     plan = tow.json("run", "--dry-run", "-c", "cedar", "true")
     assert plan["cluster"] == "cedar"
+    assert "it would start on h" in plan["why"]
     assert queue_lines(slurm) == []
 
 

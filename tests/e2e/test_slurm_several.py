@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from e2e.jobs import show
+from e2e.jobs import ended, show, submit, wait_for
 from e2e.slurm_jobs import configure
 from testbed.slurm import Slurm
 from testbed.tow import Tow
@@ -89,6 +89,16 @@ def test_when_one_process_fails_the_others_end_with_it(tow: Tow, slurm: Slurm) -
     assert "process 0.1 on h" in shown["reason"]
     assert shown["reason"].endswith("exit code 3")
     assert {process["state"] for process in shown["processes"]} == {"ended"}
+
+
+def test_commands_run_beside_the_process_that_is_named(tow: Tow, slurm: Slurm) -> None:
+    configure(tow)
+    job = submit(tow, "-c", "cedar", "-r", "2:[cpus=4]", "sleep", "300")
+    wait_for(tow, job, "running")
+    said = [tow("exec", "--process", n, str(job), "hostname").stdout for n in ("0", "1")]
+    assert said == [f"{name}\n" for name in show(tow, job)["machines"]]
+    assert tow("stop", str(job)).returncode == 0
+    assert ended(tow, job)["state"] == "stopped"
 
 
 def test_each_process_has_a_folder_of_its_own(tow: Tow, slurm: Slurm) -> None:

@@ -10,6 +10,7 @@ from towline.probes.slurm import (
     account_words,
     complaint,
     expand,
+    expected,
     gpus_of,
     has_no_accounting,
     is_full,
@@ -177,6 +178,15 @@ def test_a_full_queue_is_no_refusal() -> None:
 
 def test_site_without_accounts_is_recognised() -> None:
     assert has_no_accounting("Slurm accounting storage is disabled\n")
+
+
+def test_expected_start_is_told() -> None:
+    said = (
+        "sbatch: Job 41 to start at 2026-11-16T01:12:39 using 3 processors on nodes h[2-4] "
+        "in partition main\n"
+    )
+    assert expected(said) == "it would start on h[2-4] on 2026-11-16 at 01:12:39"
+    assert expected("sbatch: something new\n") == "something new"
 
 
 def test_complaints_are_one_line_without_prefixes() -> None:

@@ -31,7 +31,8 @@ class Taking:
 
     def content(self, snapshot: Snapshot, path: str) -> bytes:
         digest = next(entry[2] for entry in snapshot.entries if entry[0] == path)
-        return Path(snapshot.source[digest]).read_bytes()
+        with self.store.open(digest) as file:
+            return file.read()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.driver import Driver
-from towline.backends.staging import _parcels
+from towline.backends.parcels import Pace, parcels
 from towline.config.settings import SnapshotSettings
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.restore import restore
@@ -231,7 +231,7 @@ class Sender:
 
     def send(self, snapshot: Snapshot, store: BlobStore, base: Snapshot | None) -> None:
         hashes = list(snapshot.sizes)
-        for parcel in _parcels(store, self.agent.call("missing", hashes=hashes)["missing"]):
+        for parcel in parcels(store, self.agent.call("missing", hashes=hashes)["missing"], Pace()):
             self.agent.call(parcel.op, parcel.body, **parcel.fields)
         fields: dict[str, Any] = {"entries": snapshot.entries}
         if base is not None:

@@ -50,14 +50,13 @@ def test_cache_stays_within_its_bound(repo: Path, take: Taking) -> None:
 def test_blob_that_was_lost_is_made_again(take: Taking, repo: Path) -> None:
     snapshot = take(repo)
     digest = snapshot.entries[0][2]
-    take.store.drop(digest)
-    take.store.drop(digest)
+    os.unlink(take.store.path(digest))
     Path(take.store.path(snapshot.entries[1][2])).write_bytes(b"")
     # As after a power failure: another Engine looks at what is there.
     take.store = BlobStore(take.store.root)
     assert take(repo).entries == snapshot.entries
     for entry in snapshot.entries:
-        content = Path(snapshot.source[entry[2]]).read_bytes()
+        content = take.content(snapshot, entry[0])
         assert hashlib.sha256(content).hexdigest() == entry[2]
 
 
@@ -105,11 +104,11 @@ def test_unreadable_file_is_named(
 ) -> None:
     (plain / "a").write_text("x")
 
-    def refuse(path: str) -> tuple[str, int]:
+    def refuse(path: str, flags: int) -> int:
         raise PermissionError(13, "Permission denied", path)
 
     # Root may read everything, so the refusal is made here.
-    monkeypatch.setattr(take.store, "put_file", refuse)
+    monkeypatch.setattr("towline.snapshot.reading.open_plain", refuse)
     with pytest.raises(UsageError, match="plain/a: Permission denied") as caught:
         take(plain)
     assert "`/a`" in caught.value.hint
@@ -118,10 +117,10 @@ def test_unreadable_file_is_named(
 def test_full_disk_is_named(take: Taking, plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (plain / "a").write_text("x")
 
-    def full(path: str) -> tuple[str, int]:
+    def full(content: bytes) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(take.store, "put_file", full)
+    monkeypatch.setattr(take.store, "put_bytes", full)
     with pytest.raises(UsageError, match="No space left on device") as caught:
         take(plain)
     assert "Make room" in caught.value.hint

@@ -33,8 +33,13 @@ def decode_json(data: bytes) -> Any:
 
 
 def pack(header: dict[str, Any], blob: bytes = b"") -> bytes:
+    return packed_header(header, len(blob)) + blob
+
+
+def packed_header(header: dict[str, Any], blob_size: int) -> bytes:
+    """A frame without its blob."""
     body = encode_json(header)
-    return LENGTHS.pack(len(body), len(blob)) + body + blob
+    return LENGTHS.pack(len(body), blob_size) + body
 
 
 class Unpacker:

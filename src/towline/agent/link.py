@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, cast
 
-from towline.agent.frames import Unpacker, pack
+from towline.agent.frames import Unpacker, pack, packed_header
 from towline.agent.package import BOOT, agent_package
 from towline.errors import AgentError, HostError, Unreachable, Unusable
 from towline.hosts.base import Host
@@ -80,14 +80,16 @@ class Link(asyncio.SubprocessProtocol):
 
     # --- asking ------------------------------------------------------------------------------
 
-    async def ask(self, op: str, blob: bytes = b"", **fields: Any) -> Answer:
+    async def ask(self, op: str, blob: bytes | memoryview = b"", **fields: Any) -> Answer:
         """One question, one answer: AgentError if the agent says no, HostError if it is gone."""
         answer = self.ask_soon(op, blob, **fields)
         if not self._may_write.is_set():
             await self._may_write.wait()
         return await answer
 
-    def ask_soon(self, op: str, blob: bytes = b"", **fields: Any) -> "asyncio.Future[Answer]":
+    def ask_soon(
+        self, op: str, blob: bytes | memoryview = b"", **fields: Any
+    ) -> "asyncio.Future[Answer]":
         """Send now, await later."""
         number = next(self._numbers)
         answer: asyncio.Future[Answer] = self._loop.create_future()
@@ -96,7 +98,10 @@ class Link(asyncio.SubprocessProtocol):
             return answer
         self._asked[number] = answer
         answer.add_done_callback(lambda done: self._answered(number, op, done))
-        self._write(pack({"id": number, "op": op, **fields}, blob))
+        # A long blob is not copied once more.
+        self._write(packed_header({"id": number, "op": op, **fields}, len(blob)))
+        if blob:
+            self._write(blob)
         return answer
 
     def send(self, header: dict[str, Any], blob: bytes = b"") -> None:
@@ -108,7 +113,7 @@ class Link(asyncio.SubprocessProtocol):
             # Whoever waited has gone: the agent need not wait on their behalf.
             self.send({"id": next(self._numbers), "op": "cancel", "ids": [number]})
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(data)
 

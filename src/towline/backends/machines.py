@@ -19,6 +19,7 @@ from towline.model.job import Ending, Job, key_of
 from towline.model.machine import Machine
 from towline.model.odd_text import original
 from towline.model.request import Request
+from towline.model.service import orders_of
 from towline.probes.claims import claim_of
 from towline.probes.machine import Limits, closed_at, observe
 from towline.snapshot.blobs import BlobStore
@@ -258,6 +259,7 @@ class Machines:
                 "keep": spec.keep,
                 "folder": original(spec.folder) if spec.in_place else "",
                 "claim": claim_of(needs[rank], slot, self.seen.get(slot.machine)),
+                "services": orders_of(spec.services) if rank == 0 else [],
             }
 
         return [lambda rank=rank: order(rank) for rank in range(len(attempt.placement))]  # type: ignore[misc]

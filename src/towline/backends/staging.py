@@ -6,32 +6,23 @@ these travel first; the list of entries comes last, so that a snapshot that is t
 """
 
 import asyncio
-import os
 import time
-import zlib
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 from towline.agent.link import Answer, Link
+from towline.backends.ahead import settle
+from towline.backends.parcels import Pace, parcels
 from towline.errors import AgentError
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.take import Entry, load_snapshot
 
-_CHUNK = 1024 * 1024
-#: Contents up to this size travel many in one message.
-_SMALL = 256 * 1024
 #: Messages on the wire before the oldest must be acknowledged: keeps the pipe full, memory bounded.
 _WINDOW = 8
 #: Up to so many new bytes are sent without asking first whether they are there already.
 _UNASKED = 1024 * 1024
-#: On a connection faster than this, compressing costs more time than it saves.
-_FAST_BYTES_PER_S = 30e6
-_NEAR_S = 0.01
-_SAMPLE = 4096
 _MOST_BASES = 4
 _LOOKED_AT = 64
 
@@ -54,19 +45,12 @@ class Difference(Struct, frozen=True):
     removed: list[str]
 
 
-class Parcel(Struct, frozen=True):
-    """One message with contents."""
-
-    op: str
-    fields: dict[str, Any]
-    body: bytes
-
-
 async def stage(
     link: Link, blobs: BlobStore, snapshot_id: str, sending: Sending | None = None
 ) -> None:
     """After this the machine can make the snapshot's tree without asking anybody."""
     sending = sending or Sending()
+    await settle(link)
     known = _bases.setdefault(link, deque(maxlen=_MOST_BASES))
     in_thread = asyncio.get_running_loop().run_in_executor
     entries = await in_thread(None, load_snapshot, blobs, snapshot_id)
@@ -91,12 +75,12 @@ async def _send_difference(
 ) -> bool:
     """False if the machine has no longer what it takes."""
     new = _contents(difference.changed)
-    if sum(os.path.getsize(blobs.path(digest)) for digest in new) > _UNASKED:
-        answer, _ = await link.ask("missing", hashes=new)
-        await _send_contents(link, blobs, answer["missing"], sending)
+    if sum(blobs.size(digest) for digest in new) > _UNASKED:
+        await _send_missing(link, blobs, new, sending)
         new = []
     sent = [
-        link.ask_soon(parcel.op, parcel.body, **parcel.fields) for parcel in _parcels(blobs, new)
+        link.ask_soon(parcel.op, parcel.body, **parcel.fields)
+        for parcel in parcels(blobs, new, Pace())
     ]
     last = link.ask_soon(
         "snapshot",
@@ -120,25 +104,46 @@ async def _send_all(
     answer, _ = await link.ask("have_snapshot", snapshot=snapshot_id)
     if answer["have"]:
         return
-    answer, _ = await link.ask("missing", hashes=_contents(entries))
-    await _send_contents(link, blobs, answer["missing"], sending)
+    await _send_missing(link, blobs, _contents(entries), sending)
     await link.ask("snapshot", snapshot=snapshot_id, entries=entries)
 
 
+async def _send_missing(link: Link, blobs: BlobStore, digests: list[str], sending: Sending) -> None:
+    answer, _ = await link.ask("missing", hashes=digests)
+    missing: list[str] = answer["missing"]
+    sending.total += sum(blobs.size(digest) for digest in missing)
+    held = {digest: await _resumed(link, digest) for digest in answer["begun"]}
+    sending.sent += sum(held.values())
+    try:
+        await _send_contents(link, blobs, missing, held, sending)
+    except AgentError as error:
+        if error.code not in ("corrupt", "bad_offset") or not held:
+            raise
+        # What the machine had of them was damaged, and is gone now.
+        await _send_missing(link, blobs, digests, sending)
+
+
+async def _resumed(link: Link, digest: str) -> int:
+    """How many bytes of a content, whose sending was interrupted, need not be sent again."""
+    while True:
+        answer, _ = await link.ask("resume", hash=digest)
+        if not answer["more"]:
+            return int(answer["size"])
+
+
 async def _send_contents(
-    link: Link, blobs: BlobStore, digests: list[str], sending: Sending
+    link: Link, blobs: BlobStore, digests: list[str], held: dict[str, int], sending: Sending
 ) -> None:
-    sending.total += sum(os.path.getsize(blobs.path(digest)) for digest in digests)
     waiting: deque[tuple[int, asyncio.Future[Answer]]] = deque()
     in_thread = asyncio.get_running_loop().run_in_executor
-    parcels = _parcels(blobs, digests)
     began = time.monotonic()
     await link.ask("missing", hashes=[])
     pace = Pace(time.monotonic() - began)
+    all_parcels = parcels(blobs, digests, pace, held)
     try:
-        while (parcel := await in_thread(None, _next, parcels, pace.is_slow)) is not None:
+        while (parcel := await in_thread(None, next, all_parcels, None)) is not None:
             answer = link.ask_soon(parcel.op, parcel.body, **parcel.fields)
-            waiting.append((len(parcel.body), answer))
+            waiting.append((parcel.size, answer))
             if len(waiting) > _WINDOW:
                 began = time.monotonic()
                 size, answer = waiting.popleft()
@@ -146,72 +151,13 @@ async def _send_contents(
                 sending.sent += size
                 pace.arrived(size, time.monotonic() - began)
         while waiting:
-            await waiting.popleft()[1]
+            size, answer = waiting.popleft()
+            await answer
+            sending.sent += size
     finally:
         for _, answer in waiting:
             if not answer.cancel() and not answer.cancelled():
                 answer.exception()  # one of them is told, the others are not news
-
-
-class Pace:
-    """Whether the connection is what we wait for, learnt from how long answers took so far."""
-
-    def __init__(self, answer_s: float) -> None:
-        self._arrived = 0
-        self._waited_s = 0.0
-        #: A machine that answers at once is near.
-        self.is_slow = answer_s > _NEAR_S
-
-    def arrived(self, size: int, waited_s: float) -> None:
-        self._arrived += size
-        self._waited_s += waited_s
-        self.is_slow = self._arrived < self._waited_s * _FAST_BYTES_PER_S
-
-
-def _next(parcels: Iterator[Parcel], is_slow: bool) -> Parcel | None:
-    parcel = next(parcels, None)
-    if parcel is None or not is_slow or not _is_compressible(parcel.body):
-        return parcel
-    return Parcel(parcel.op, {**parcel.fields, "z": True}, zlib.compress(parcel.body, 1))
-
-
-def _is_compressible(body: bytes) -> bool:
-    """Judged by a sample: already compressed data would only cost time."""
-    middle = max(0, len(body) // 2 - _SAMPLE // 2)
-    sample = body[middle : middle + _SAMPLE]
-    return len(zlib.compress(sample, 1)) < 0.8 * len(sample)
-
-
-def _parcels(blobs: BlobStore, digests: list[str]) -> Iterator[Parcel]:
-    """The contents as messages: small ones together, large ones in pieces."""
-    together: list[bytes] = []
-    names: list[tuple[str, int]] = []
-    size = 0
-    for digest in digests:
-        with blobs.open(digest) as file:
-            start = file.read(_SMALL + 1)
-            if len(start) > _SMALL:
-                file.seek(0)
-                yield from _pieces(digest, file)
-                continue
-        if size + len(start) > _CHUNK:
-            yield Parcel("blobs", {"contents": names}, b"".join(together))
-            together, names, size = [], [], 0
-        together.append(start)
-        names.append((digest, len(start)))
-        size += len(start)
-    if names:
-        yield Parcel("blobs", {"contents": names}, b"".join(together))
-
-
-def _pieces(digest: str, file: Any) -> Iterator[Parcel]:
-    offset = 0
-    piece = file.read(_CHUNK)
-    while piece:
-        following = file.read(_CHUNK)
-        yield Parcel("blob", {"hash": digest, "offset": offset, "last": not following}, piece)
-        offset += len(piece)
-        piece = following
 
 
 def _difference(blobs: BlobStore, bases: deque[str], entries: list[Entry]) -> Difference | None:

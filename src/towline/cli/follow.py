@@ -40,6 +40,7 @@ class Follow:
         stream: str = "all",
         tail: int | None = None,
         until_end: bool = True,
+        service: str | None = None,
     ) -> None:
         self.engine = engine
         self.ask = ask
@@ -47,6 +48,10 @@ class Follow:
         self.job_id = job_id
         self.stream = stream
         self.tail = tail
+        #: Show what this service of the job printed, instead of the job's own output.
+        self.service = service
+        #: The services whose URL or failure was shown.
+        self.services: dict[str, str] = {}
         #: False: show what there is so far, and leave.
         self.until_end = until_end
         self.output: Output | JsonLines = JsonLines() if json else Output()
@@ -130,6 +135,7 @@ class Follow:
             f"/v1/jobs/{self.job_id}/log",
             follow=int(self.until_end),
             stream=self.stream,
+            service=self.service,
             tail=None if self.offsets else self.tail,
             **{"from": json.dumps(self.offsets) if self.offsets else None},
         )
@@ -146,7 +152,7 @@ class Follow:
             self.job_id = header["job"]["id"]
             self.cluster = header["job"].get("cluster") or ""
             self.output.job(header)
-        elif "note" in header:
+        elif "note" in header and self._is_new(header):
             text = "\n".join(map(printable, header["note"].splitlines()))
             self.output.note(header, f"job {self.job_id} · {self.cluster} · {text}")
         elif "login" in header:
@@ -155,6 +161,14 @@ class Follow:
             self.job_id = header["end"].get("id", self.job_id)
             return True
         return False
+
+    def _is_new(self, header: dict[str, Any]) -> bool:
+        """A service is told of once, also over broken connections."""
+        if "service" not in header:
+            return True
+        before = self.services.get(header["service"]["name"])
+        self.services[header["service"]["name"]] = header["note"]
+        return bool(before != header["note"])
 
     def _show_output(self, header: dict[str, Any], blob: bytes) -> None:
         key = f"{header.get('group', 0)}.{header.get('process', 0)}.{header['stream']}"

@@ -35,6 +35,9 @@ COMMANDS = {
         "mount": "show a job's folder as a folder here",
         "exec": "run a command beside a job",
         "forward": "reach a port of a job from this machine",
+        "services": "list what runs beside jobs, with the URLs",
+        "open": "open a service of a job in the browser",
+        "tensorboard": "show what several jobs wrote in one TensorBoard",
     },
     "Results and versions": {
         "results": "bring home what a job has made so far",
@@ -119,7 +122,7 @@ def overview() -> str:
     lines += ["Put one word in front of a command, and it runs on whatever compute you have."]
     for group, commands in COMMANDS.items():
         lines += ["", f"{group}:"]
-        lines += [f"  {name:<10} {summary}" for name, summary in commands.items()]
+        lines += [f"  {name:<11} {summary}" for name, summary in commands.items()]
     lines += ["", "tow help COMMAND says more, with examples. First of all: tow run COMMAND"]
     return "\n".join(lines)
 

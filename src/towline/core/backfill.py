@@ -24,8 +24,8 @@ FEW = 12
 #: Machines tried before a job is held to fit nowhere because of what others use.
 MOST_TRIED = 200
 #: Machines are kept for one job of a cluster, and for one more per so many machines of it.
-MACHINES_PER_HEAD = 40
-MOST_KEPT = 8
+MACHINES_PER_HEAD = 15
+MOST_KEPT = 16
 #: The head's own processes on a ghost; no job has this id.
 HEAD = -1
 

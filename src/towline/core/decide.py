@@ -182,6 +182,8 @@ class Core:
         if job is None or job.state not in (State.STARTING, State.RUNNING):
             return
         if job.state is State.RUNNING:
+            if not fact.again:
+                return
             self._started.pop(job.id, None)
             step.tell(job, fact.reason)
         self._keep(jobs.waiting_there(job, fact.reason), step)

@@ -60,6 +60,8 @@ class Scheduler:
         self._turns = 0
         self._impossible: dict[tuple[str, Request, str], str | None] = {}
         self._impossible_at = -1
+        self._most_heads: dict[str, int] = {}
+        self._most_heads_at = -1
 
     @property
     def waiting_count(self) -> int:
@@ -90,8 +92,13 @@ class Scheduler:
 
     def most_heads(self, cluster: str) -> int:
         """For how many jobs of a cluster machines are kept at the same time."""
-        machines = sum(len(s.rooms) for s in self.pool.all_shelves() if cluster in s.clusters)
-        return min(1 + machines // MACHINES_PER_HEAD, MOST_KEPT)
+        if self._most_heads_at != self.pool.make_up:
+            self._most_heads.clear()
+            self._most_heads_at = self.pool.make_up
+        if cluster not in self._most_heads:
+            machines = sum(len(s.rooms) for s in self.pool.all_shelves() if cluster in s.clusters)
+            self._most_heads[cluster] = min(1 + machines // MACHINES_PER_HEAD, MOST_KEPT)
+        return self._most_heads[cluster]
 
     def heads_of(self, bucket: Bucket) -> list[Reservation]:
         """What is kept for the first jobs of a bucket, in their order."""

@@ -19,6 +19,7 @@ from towline.model.grammar import combine, format_request
 from towline.model.job import JobSpec, Queueing
 from towline.model.odd_text import keepable
 from towline.model.request import Request
+from towline.model.service import services_from
 from towline.model.units import parse_duration_s
 from towline.snapshot.folder import only_these
 
@@ -65,6 +66,9 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     requeue: bool = False
     signal: str | None = None
     on_timeout: str | None = None
+    #: `tensorboard`, or shell text that serves on $PORT; and what TensorBoard is to show.
+    services: list[str] = field(default_factory=list)
+    logdir: str | None = None
 
     def __repr__(self) -> str:
         return f"JobAsk({self.argv!r})"
@@ -137,6 +141,7 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
         name=ask.name,
         priority=_number("--priority", ask.priority, defaults.priority, -1000, 1000),
         queue=queueing_from(ask, cluster, request, time_s),
+        services=services_from(ask.services, ask.logdir),
     )
 
 

@@ -23,6 +23,8 @@ from towline.store.store import Store
 
 #: How the names of clusters begin that are in no configuration; `:` cannot be in those that are.
 AD_HOC = "ad-hoc:"
+#: The same for a Slurm; what follows is how its access node was named.
+AD_HOC_SLURM = "slurm:"
 #: Programs that are asked at the same time where ssh would go.
 _QUESTIONS_AT_ONCE = 8
 _NEVER_S = 1e9
@@ -92,6 +94,41 @@ class Clusters:
         self.join(AD_HOC + digest, MachinesCluster([*found.values()]), config)
         return AD_HOC + digest
 
+    async def ad_hoc_slurm(self, given: SlurmCluster, config: Config) -> str:
+        """Join the Slurm behind an access node; its name.
+
+        One that is configured, or was joined under another name of the node, is that one: the
+        jobs of one folder over there belong to one queue here.
+        """
+        configured = {n: c for n, c in config.clusters.items() if isinstance(c, SlurmCluster)}
+        found = {**configured, **self._ad_hoc_slurms()}
+        for name, known in found.items():
+            anywhere = name in configured and given.folder == SlurmCluster().folder
+            if (anywhere or known.folder == given.folder) and await self._is_same(
+                given.host, known.host
+            ):
+                return name
+        where = "" if given.folder == SlurmCluster().folder else f":{given.folder}"
+        name = f"{AD_HOC_SLURM}{given.host}{where}"
+        self.join_slurm(name, given)
+        return name
+
+    def _ad_hoc_slurms(self) -> dict[str, SlurmCluster]:
+        bodies = {**self.store.clusters(), **self._joined}
+        return {
+            name: msgspec.json.decode(body, type=SlurmCluster)
+            for name, body in bodies.items()
+            if name.startswith(AD_HOC_SLURM)
+        }
+
+    async def _is_same(self, one: str, other: str) -> bool:
+        """Whether ssh goes to the same place with both names."""
+        if one == other or THIS in (one, other):
+            return one == other
+        await asyncio.gather(self._ask_ssh(one), self._ask_ssh(other))
+        real = self._real.get(one)
+        return real is not None and real == self._real.get(other)
+
     async def recognised(
         self, entries: Iterable[MachineEntry], config: Config
     ) -> list[MachineEntry]:
@@ -111,8 +148,10 @@ class Clusters:
             for entry in entries
         ]
 
-    def remembered(self, name: str) -> MachinesCluster | None:
+    def remembered(self, name: str) -> MachinesCluster | SlurmCluster | None:
         """An ad-hoc cluster that was joined before, by this Engine or an earlier one."""
+        if name.startswith(AD_HOC_SLURM):
+            return self._ad_hoc_slurms().get(name)
         body = self._joined.get(name) or self.store.clusters().get(name)
         return decoded(body)[0] if body and name.startswith(AD_HOC) else None
 

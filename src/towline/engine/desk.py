@@ -19,6 +19,7 @@ from towline.engine.forwards import Forwards
 from towline.engine.housekeeping import Housekeeping
 from towline.engine.intake import Intake
 from towline.engine.results import Results
+from towline.engine.services import Services
 from towline.engine.versions import Versions
 from towline.errors import NotFound
 from towline.hosts.ssh import needs_person
@@ -50,6 +51,7 @@ class Desk:
         self.housekeeping = Housekeeping(engine, machines, self.clusters, paths, self.is_idle)
         self.backends = Backends(machines, {"slurm": self.clusters.slurm})
         engine.backend = self.backends
+        self.services = Services(engine, self.backends, machines)
         machines.find_machine = self.clusters.find_machine
 
     async def open(self) -> None:
@@ -68,6 +70,7 @@ class Desk:
         self.machines.recovered()
         self.results.resume()
         await self.forwards.restore(forwards)
+        self.services.resume(unfinished)
         self.housekeeping.open()
 
     def is_idle(self) -> bool:
@@ -76,6 +79,7 @@ class Desk:
 
     async def close(self) -> None:
         self.results.cancel()
+        await self.services.close()
         await self.forwards.close()
         self.clusters.slurm.close()
         await self.machines.close()
@@ -126,12 +130,15 @@ class Desk:
         """A job as people see it; one whose machine is silent says so."""
         shown = view(job)
         if job.state in (State.STARTING, State.RUNNING, State.STOPPING) and not job.reason:
-            slots = job.attempt.placement if job.attempt else ()
-            names = dict.fromkeys(slot.machine for slot in slots)
-            drivers = [self.machines.drivers.get(name) for name in names]
-            errors = [driver.error.text for driver in drivers if driver and driver.error]
-            shown["reason"] = "; ".join(errors)
+            shown["reason"] = self.silence(job)
         return shown
+
+    def silence(self, job: Job) -> str:
+        """Why the machines of a job cannot be heard; empty when they can."""
+        slots = job.attempt.placement if job.attempt else ()
+        names = dict.fromkeys(slot.machine for slot in slots)
+        drivers = [self.machines.drivers.get(name) for name in names]
+        return "; ".join(driver.error.text for driver in drivers if driver and driver.error)
 
     def detail(self, job_id: int) -> dict[str, Any]:
         job = self.engine.job(job_id)
@@ -140,6 +147,7 @@ class Desk:
             **self.seen(job),
             "time_s": job.spec.time_s or None,
             "setup": job.spec.setup,
+            "services": [service.name for service in job.spec.services],
             "env": sorted(job.spec.env),
             "commit": job.spec.commit,
             "branch": job.spec.branch,

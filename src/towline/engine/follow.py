@@ -5,7 +5,7 @@ it was. Memory is bounded: a reader asks the machine for more only when the clie
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from towline.model.odd_text import original
 from towline.model.units import format_memory
 
 Frame = tuple[dict[str, Any], bytes]
+News = Callable[[int], AsyncIterator[Frame]]
 #: Quiet for this long before we say why a job waits.
 _PATIENCE_S = 0.8
 
@@ -46,9 +47,15 @@ class Follower:
         offsets: Mapping[str, int],
         streams: tuple[str, ...],
         first_attempt: int = 0,
+        news: News | None = None,
+        silence: Callable[[Job], str] = lambda job: "",
     ) -> None:
         self.engine = engine
         self.backend = backend
+        #: What becomes of the services of a job.
+        self.news = news
+        #: Why nothing is heard from where a job is; empty when that can be reached.
+        self.silence = silence
         self.job_id = job_id
         self.offsets = dict(offsets)
         self.streams = streams
@@ -100,7 +107,7 @@ class Follower:
 
     async def _until_started(self) -> AsyncIterator[Frame]:
         """Wait for the first process; meanwhile say what holds the job up, once per reason."""
-        said = ""
+        said = silent = ""
         while True:
             try:
                 async with asyncio.timeout(_PATIENCE_S):
@@ -117,7 +124,12 @@ class Follower:
                     said = why
                     yield {"note": f"waiting: {why}"}, b""
             elif job.spec.queue and job.reason:
-                if job.reason != said:
+                before, silent = silent, self.silence(job)
+                if silent and not before:
+                    yield {"note": f"{silent}; the job goes on, trying again", "broken": True}, b""
+                elif before and not silent:
+                    yield {"note": "connected again", "broken": False}, b""
+                elif job.reason != said and not silent:
                     said = job.reason
                     yield {"note": f"waiting: {said}"}, b""
             elif (sending := self.backend.sending(job)) is not None:
@@ -146,6 +158,8 @@ class Follower:
             for stream in self.streams
         ]
         left = len(readers)
+        if job.spec.services and self.news is not None:
+            readers.append(asyncio.create_task(self._tell(self.news(job.id))))
         try:
             while left:
                 frame = await self.queue.get()
@@ -156,6 +170,10 @@ class Follower:
         finally:
             for reader in readers:
                 reader.cancel()
+
+    async def _tell(self, news: AsyncIterator[Frame]) -> None:
+        async for frame in news:
+            await self.queue.put(frame)
 
     async def _settled(self, job: Job) -> Job:
         """All output is out: the job has ended, or goes on with another attempt."""
@@ -187,7 +205,9 @@ class Follower:
         while True:
             offset = self.offsets.get(name, 0)
             try:
-                blob, at_end = await self.backend.read_log(job, rank, stream, offset, wait=True)
+                # After a cut there may be nothing to read, and it is still to be told.
+                waits = not broken
+                blob, at_end = await self.backend.read_log(job, rank, stream, offset, waits)
             except AgentError as error:
                 text = error.text
                 if error.code == "unknown_job":
@@ -201,7 +221,7 @@ class Follower:
                     return
                 if not broken and stream == self.streams[0]:
                     text = f"{error.text}; the job goes on, trying again"
-                    await self.queue.put(({"note": text}, b""))
+                    await self.queue.put(({"note": text, "broken": True}, b""))
                 broken = True
                 await asyncio.sleep(1.0)
                 continue
@@ -211,7 +231,7 @@ class Follower:
             if broken:
                 broken = False
                 if stream == self.streams[0]:
-                    await self.queue.put(({"note": "connected again"}, b""))
+                    await self.queue.put(({"note": "connected again", "broken": False}, b""))
             if blob:
                 header = {
                     "stream": stream,

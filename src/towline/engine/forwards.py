@@ -8,7 +8,8 @@ from towline.agent.link import Link
 from towline.backends.machines import Machines
 from towline.engine.engine import Engine
 from towline.errors import NotFound, UsageError
-from towline.forward.tunnels import Forward
+from towline.forward.tunnels import Forward, Where
+from towline.model.job import key_of
 
 
 class Forwards:
@@ -33,8 +34,12 @@ class Forwards:
         return forward.local
 
     async def _listen(self, job_id: int, port: int, local: int) -> Forward:
-        async def reach() -> Link:
-            return await self.machines.tunnel(self.engine.job(job_id), 0)
+        async def reach() -> tuple[Link, Where]:
+            job = self.engine.job(job_id)
+            link = await self.machines.tunnel(job, 0)
+            assert job.attempt is not None
+            key = key_of(self.engine.store.engine_id, job_id, job.attempt.number, 0)
+            return link, {"port": port, "key": key}
 
         forward = Forward(job_id, port, reach)
         try:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from towline.backends.ahead import Ahead
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.config.load import load_config
@@ -30,6 +31,7 @@ from towline.hosts.ssh import needs_person
 from towline.model.job import Job, JobSpec
 from towline.model.odd_text import keepable
 from towline.snapshot.branch import Recorded, record
+from towline.snapshot.collecting import Offer
 from towline.snapshot.take import HashCache, Snapshot, take_snapshot
 
 #: How long a submission waits for machines that were never met before.
@@ -102,10 +104,12 @@ class Intake:
         """What would be sent, and where it would go; nothing is done."""
         config = self.config(checked_folder(ask.cwd), ask.cluster)
         spec = spec_from(ask, config, self.owner)
-        await self.check_possible(spec, ask.cwd)
+        why = await self.check_possible(spec, ask.cwd)
         snapshot = await self.snapshot(ask.cwd, snapshot_settings(ask, config))
         now = self.engine.clock()
-        placement, why = self.engine.core.scheduler.plan(_waiting(spec, now), now)
+        placement = None
+        if spec.queue is None:
+            placement, why = self.engine.core.scheduler.plan(_waiting(spec, now), now)
         return {
             "cluster": spec.cluster,
             "request": spec.request,
@@ -121,17 +125,17 @@ class Intake:
             "folder": snapshot.subfolder,
         }
 
-    async def check_possible(self, spec: JobSpec, cwd: str) -> None:
-        """Refuse at once what no machine of its cluster can ever do."""
+    async def check_possible(self, spec: JobSpec, cwd: str) -> str:
+        """Refuse at once what its cluster can never do; what the cluster's own queue says to it."""
         _, drivers = self.join(cwd, spec.cluster)
         await self._meet(drivers)
         if spec.queue is not None:
-            await self.clusters.slurm.check_possible(spec.cluster, spec.queue)
-            return
+            return await self.clusters.slurm.check_possible(spec.cluster, spec.queue)
         scheduler = self.engine.core.scheduler
         problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
         if problem and all(driver.name in self.machines.seen for driver in drivers):
             raise Impossible(problem, hint=f"tow machines -c {spec.cluster} shows what there is")
+        return ""
 
     async def _meet(self, drivers: list[Driver]) -> None:
         """Wait for machines never met before; if none can be used, say why instead of waiting."""
@@ -149,20 +153,32 @@ class Intake:
         if errors and len(errors) == len(strangers) and not known:
             raise next((e for e in errors if needs_person(e)), errors[0])
 
-    async def snapshot(self, cwd: str, settings: SnapshotSettings) -> Snapshot:
+    async def snapshot(
+        self, cwd: str, settings: SnapshotSettings, offer: Offer | None = None
+    ) -> Snapshot:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
-            None, take_snapshot, cwd, settings, self.hashes, self.machines.blobs
+            None, take_snapshot, cwd, settings, self.hashes, self.machines.blobs, offer
         )
 
-    async def freeze(self, ask: JobAsk, config: Config, title: str) -> Frozen:
+    async def freeze(self, ask: JobAsk, config: Config, spec: JobSpec) -> Frozen:
         """The folder as it is now, as content and as git calls it; both at the same time."""
         loop = asyncio.get_running_loop()
-        recording = loop.run_in_executor(None, record, ask.cwd, title, time.time())
+        recording = loop.run_in_executor(None, record, ask.cwd, spec.title, time.time())
+        settings, offer = snapshot_settings(ask, config), self._offer(spec)
         snapshot, recorded = await asyncio.gather(
-            self.snapshot(ask.cwd, snapshot_settings(ask, config)), recording
+            self.snapshot(ask.cwd, settings, offer), recording
         )
         return Frozen(snapshot, recorded)
+
+    def _offer(self, spec: JobSpec) -> Offer | None:
+        """Where only one machine can get the job, what is read goes there at once."""
+        members = self.machines.members.items()
+        names = [name for name, member in members if spec.cluster in member.clusters]
+        if len(names) != 1 or spec.in_place or names[0] not in self.machines.drivers:
+            return None
+        link = self.machines.drivers[names[0]].link
+        return None if link is None else Ahead(link).offer
 
     async def kept(self, job_id: int) -> str:
         """Snapshot id of a job's `keep` folder as it is now; "" if there is nothing in it."""
@@ -203,7 +219,7 @@ class _Group:
             spec = spec_from(ask, config, intake.owner)
             # Everything that can be wrong is found before the folder is read.
             await self._check(spec, ask.cwd)
-            self._folders[folder] = config, await intake.freeze(ask, config, spec.title)
+            self._folders[folder] = config, await intake.freeze(ask, config, spec)
         config, frozen = self._folders[folder]
         spec = spec_from(ask, config, intake.owner)
         await self._check(spec, ask.cwd)

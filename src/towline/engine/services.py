@@ -7,6 +7,7 @@ name, so it does not matter where over there it serves now.
 
 import asyncio
 import contextlib
+import logging
 import zlib
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
@@ -22,6 +23,8 @@ from towline.errors import HostError, NotFound, TowlineError
 from towline.forward.tunnels import Forward, Where, answers
 from towline.model.job import Job, State, key_of, view
 from towline.model.service import path_in
+
+log = logging.getLogger("towline")
 
 #: Below the ports that the kernel gives to outgoing connections: nobody takes one of ours while
 #: the Engine is away.
@@ -59,6 +62,8 @@ class Services:
         self._standings: dict[int, dict[str, Standing]] = {}
         self._forwards: dict[tuple[int, str], Forward] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        #: The ports that an earlier Engine gave them.
+        self._remembered = {(job, name): local for job, name, local in engine.store.services()}
         self._watchers: dict[int, set[asyncio.Event]] = {}
         before = engine.on_changed
 
@@ -76,16 +81,14 @@ class Services:
             if job.spec.services and not job.state.final and job.id not in self._tasks:
                 names = [service.name for service in job.spec.services]
                 self._standings[job.id] = {name: Standing(job.id, name) for name in names}
-                self._tasks[job.id] = asyncio.create_task(self._keep(job.id))
+                task = self._tasks[job.id] = asyncio.create_task(self._keep(job.id))
+                task.add_done_callback(_kept)
 
-    async def resume(self, jobs: Iterable[Job]) -> None:
+    def resume(self, jobs: Iterable[Job]) -> None:
         """After a restart: the same ports as before, so that an open browser tab works again."""
-        remembered = self.engine.store.services()
         self.noticed(jobs)
-        for job_id, name, local in remembered:
-            if name in self._standings.get(job_id, {}):
-                await self._listen(job_id, name, local)
-            else:
+        for job_id, _ in self._remembered:
+            if job_id not in self._standings:
                 self.engine.store.forget_services(job_id)
 
     async def close(self) -> None:
@@ -95,6 +98,9 @@ class Services:
             await forward.close()
 
     async def _keep(self, job_id: int) -> None:
+        for name in self._standings[job_id]:
+            if (job_id, name) in self._remembered:
+                await self._listen(job_id, name)
         while not (job := self.engine.job(job_id)).state.final:
             pause = _FAR_S
             if job.state in (State.RUNNING, State.STOPPING):
@@ -105,12 +111,14 @@ class Services:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._another_state(job)
-        for name in self._standings.pop(job_id):
-            if forward := self._forwards.pop((job_id, name), None):
-                await forward.close()
-        self.engine.store.forget_services(job_id)
+        # At once and without waiting: the job may be run again.
+        names = list(self._standings.pop(job_id))
         del self._tasks[job_id]
+        forwards = [self._forwards.pop((job_id, name), None) for name in names]
+        self.engine.store.forget_services(job_id)
         self._wake(job_id)
+        for forward in filter(None, forwards):
+            await forward.close()
 
     async def _another_state(self, job: Job) -> None:
         before = (job.state, job.attempt and job.attempt.number)
@@ -127,16 +135,19 @@ class Services:
         standings = self._standings[job.id]
         for name in standings:
             if (job.id, name) not in self._forwards:
-                await self._listen(job.id, name, 0)
+                await self._listen(job.id, name)
         try:
             header, _ = await self.backend.file_operation(job, 0, "services")
             link = await self.machines.tunnel(job, 0)
             for name, seen in header["services"].items():
                 await self._learn(job, standings[name], seen, link)
-        except TowlineError:
-            return _SOON_S  # asking waits by itself for a machine that is away
-        settled = all(standing.state in SETTLED for standing in standings.values())
-        return _LATER_S if settled else _SOON_S
+        except (TowlineError, TimeoutError):
+            # Asking waits by itself for a machine that is away.
+            return 1.0
+        if all(standing.state in SETTLED for standing in standings.values()):
+            return _LATER_S
+        age_s = self.engine.clock() - (job.started or 0.0)
+        return min(_LATER_S, max(_SOON_S, age_s / 30))
 
     async def _learn(self, job: Job, standing: Standing, seen: dict[str, Any], link: Link) -> None:
         port = int(seen.get("port") or 0)
@@ -173,7 +184,7 @@ class Services:
 
     # --- ports -------------------------------------------------------------------------------
 
-    async def _listen(self, job_id: int, name: str, local: int) -> None:
+    async def _listen(self, job_id: int, name: str) -> None:
         async def reach() -> tuple[Link, Where]:
             job = self.engine.job(job_id)
             return await self.machines.tunnel(job, 0), self._where(job, name)
@@ -181,7 +192,8 @@ class Services:
         forward = Forward(job_id, 0, reach)
         mixed = zlib.crc32(f"{self.engine.store.engine_id}-{job_id}-{name}".encode())
         tries = [_FIRST_PORT + (mixed + step) % _PORTS for step in range(_TRIES)]
-        for port in [*([local] if local else []), *tries, 0]:
+        before = self._remembered.get((job_id, name))
+        for port in [*([before] if before else []), *tries, 0]:
             with contextlib.suppress(OSError):
                 self._standings[job_id][name].local = await forward.open(port)
                 break
@@ -195,15 +207,13 @@ class Services:
         if job_id is not None:
             self._check(self.engine.job(job_id))
         chosen = sorted(self._standings) if job_id is None else [job_id]
-        return [
-            self.view(standing) for job in chosen for standing in self._standings[job].values()
-        ]
+        return [self.view(standing) for job in chosen for standing in self._standings[job].values()]
 
     def _check(self, job: Job) -> None:
         if not job.spec.services:
             raise NotFound(
                 f"job {job.id} has no services",
-                hint=f"tow run --service tensorboard COMMAND; or a port of it: tow forward {job.id} PORT",
+                hint="tow run --service tensorboard COMMAND starts a job with one",
             )
         if job.id not in self._standings:
             raise NotFound(
@@ -223,12 +233,12 @@ class Services:
             "name": standing.name,
             "state": state,
             "text": text,
-            "machine": machine,
+            "machine": job.attempt.machine_of(0) if job.attempt else "",
             "local": standing.local,
             "url": standing.url,
         }
 
-    async def news(self, job_id: int) -> AsyncIterator[dict[str, Any]]:
+    async def news(self, job_id: int) -> AsyncIterator[Frame]:
         """Each service of a job once it is up, or once it is clear that it will not be."""
         watcher = asyncio.Event()
         self._watchers.setdefault(job_id, set()).add(watcher)
@@ -239,7 +249,8 @@ class Services:
                     what = (standing.state, standing.text, standing.url)
                     if standing.state in SETTLED and told.get(standing.name) != what:
                         told[standing.name] = what
-                        yield self.view(standing)
+                        seen = self.view(standing)
+                        yield {"note": _in_words(seen), "service": seen}, b""
                 await watcher.wait()
                 watcher.clear()
         finally:
@@ -253,7 +264,8 @@ class Services:
         names = [service.name for service in job.spec.services]
         if name not in names:
             raise NotFound(
-                f"job {job_id} has no service {name!r}", hint=f"it has: {', '.join(names) or 'none'}"
+                f"job {job_id} has no service {name!r}",
+                hint=f"it has: {', '.join(names) or 'none'}",
             )
         yield {"job": view(job)}, b""
         while True:
@@ -273,11 +285,17 @@ class Services:
         yield {"end": view(self.engine.job(job_id))}, b""
 
 
+def _kept(task: "asyncio.Task[None]") -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.error("services", exc_info=error)
+
+
 def _log_of(name: str) -> str:
     return f"services/{name}.log"
 
 
-def service_note(seen: dict[str, Any]) -> str:
+def _in_words(seen: dict[str, Any]) -> str:
     """What is said of a service to whoever follows its job."""
     if seen["state"] == "failed":
         return f"{seen['name']} does not run: {seen['text']}"

@@ -11,11 +11,27 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from towline.agent.link import Link
-from towline.errors import AgentError, HostError
+from towline.errors import AgentError, HostError, TowlineError
+
+#: What the agent is to dial: `port`, or `key` and `service` of a job.
+Where = dict[str, Any]
+Reach = Callable[[], Awaitable[tuple[Link, Where]]]
 
 WINDOW = 1024 * 1024
 _CHUNK = 64 * 1024
+_OPENING_S = 30
 _numbers = itertools.count(1)
+
+
+async def answers(link: Link, where: Where) -> bool:
+    """Whether something over there takes connections."""
+    number = next(_numbers)
+    try:
+        await link.ask("dial", stream=number, **where)
+    except AgentError:
+        return False
+    link.send({"stream": number, "close": True})
+    return True
 
 
 class Tunnel:
@@ -33,10 +49,10 @@ class Tunnel:
         self._may_send.set()
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-    async def run(self, port: int) -> None:
+    async def run(self, where: Where) -> None:
         self.link.streams[self.number] = self._received
         try:
-            await self.link.ask("dial", stream=self.number, port=port)
+            await self._dial(where)
             up = asyncio.create_task(self._upwards())
             try:
                 await self._downwards()
@@ -48,6 +64,17 @@ class Tunnel:
             self.link.streams.pop(self.number, None)
             self.link.send({"stream": self.number, "close": True})
             self.writer.close()
+
+    async def _dial(self, where: Where) -> None:
+        """The way to a node inside a cluster may have to be opened first."""
+        for _ in range(_OPENING_S):
+            try:
+                await self.link.ask("dial", stream=self.number, **where)
+                return
+            except AgentError as error:
+                if error.code != "opening":
+                    raise
+            await asyncio.sleep(1.0)
 
     def _received(self, header: dict[str, Any], blob: bytes) -> None:
         if blob:
@@ -80,7 +107,7 @@ class Tunnel:
 class Forward:
     """A local port that leads to a port of a job's machine for as long as it is kept."""
 
-    def __init__(self, job: int, port: int, reach: Callable[[], Awaitable[Link]]) -> None:
+    def __init__(self, job: int, port: int, reach: Reach) -> None:
         self.job = job
         self.port = port
         self._reach = reach
@@ -99,8 +126,8 @@ class Forward:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            link = await self._reach()
-        except (HostError, AgentError):
+            link, where = await self._reach()
+        except TowlineError:
             writer.close()
             return
-        await Tunnel(link, reader, writer).run(self.port)
+        await Tunnel(link, reader, writer).run(where)

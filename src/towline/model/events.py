@@ -64,6 +64,8 @@ class AttemptWaits(Struct, frozen=True):
     job: int
     attempt: int
     reason: str
+    #: It did run, and the queue took it back to start it again.
+    again: bool = False
 
 
 class ProcessEnded(Struct, frozen=True):

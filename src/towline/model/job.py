@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from towline.model.machine import Placement
+from towline.model.service import Service
 
 
 class State(StrEnum):
@@ -95,6 +96,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     line: int = 0
     #: None: Towline itself decides when and where it runs.
     queue: Queueing | None = None
+    #: What runs beside its first process, for people to look at it.
+    services: tuple[Service, ...] = ()
 
     def __repr__(self) -> str:
         return f"JobSpec({self.title or ' '.join(self.argv)!r} on {self.cluster})"

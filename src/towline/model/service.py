@@ -2,10 +2,13 @@
 
 import re
 import shlex
+from collections.abc import Iterable
+from typing import Any
 
 from msgspec import Struct
 
 from towline.errors import UsageError
+from towline.model.odd_text import keepable, original
 
 TENSORBOARD = "tensorboard"
 MOST_SERVICES = 10
@@ -40,9 +43,9 @@ def services_from(texts: list[str], logdir: str | None) -> tuple[Service, ...]:
     for text in texts:
         name = free_name(name_of(text), found)
         if text.strip() == TENSORBOARD:
-            found[name] = Service(name, logdir=logdir or ".")
+            found[name] = Service(name, logdir=keepable(logdir or "."))
         else:
-            found[name] = Service(name, command=text)
+            found[name] = Service(name, command=keepable(text))
     if logdir and all(service.command for service in found.values()):
         raise UsageError("--logdir is for TensorBoard", hint="add --service tensorboard")
     if "\0" in "".join([*texts, logdir or ""]):
@@ -85,6 +88,14 @@ def argv_of(service: Service) -> list[str]:
         return ["/bin/sh", "-c", service.command]
     script = f'set -- "$@" --port "$PORT" --host 127.0.0.1\n{_FIND_TENSORBOARD}'
     return ["/bin/sh", "-c", script, "sh", "--logdir", service.logdir]
+
+
+def orders_of(services: Iterable[Service]) -> list[dict[str, Any]]:
+    """As the agent is told."""
+    return [
+        {"name": service.name, "argv": [original(word) for word in argv_of(service)]}
+        for service in services
+    ]
 
 
 def path_in(output: str, port: int) -> str:

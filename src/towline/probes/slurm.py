@@ -273,6 +273,12 @@ def has_no_accounting(error: str) -> bool:
     return "accounting storage is disabled" in error.lower()
 
 
+def expected(answer: str) -> str:
+    """When and where a job would start, from what `sbatch --test-only` said."""
+    told = re.search(r"to start at (\S+)T(\S+) using .* on (?:nodes )?(\S+)", answer)
+    return f"it would start on {told[3]} on {told[1]} at {told[2]}" if told else complaint(answer)
+
+
 def complaint(error: str) -> str:
     """What sbatch complained about, in one line, without its prefixes."""
     lines = [re.sub(r"^\w+: (error: |fatal: )?", "", line) for line in error.splitlines()]

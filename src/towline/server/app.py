@@ -21,6 +21,7 @@ from towline.server.routes import (
     housekeeping,
     jobs,
     limits,
+    services,
     snapshots,
 )
 from towline.server.wire import VERSION_HEADER, error_body
@@ -41,6 +42,7 @@ def make_app(desk: Desk, retire: Any) -> Litestar:
             *snapshots.ROUTES,
             *housekeeping.ROUTES,
             *limits.ROUTES,
+            *services.ROUTES,
         ],
         state=State({"desk": desk, "retire": retire}),
         exception_handlers={TowlineError: _told, HTTPException: _http, Exception: _unexpected},

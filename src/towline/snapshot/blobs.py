@@ -2,6 +2,7 @@
 submitted, however the files change later."""
 
 import hashlib
+import io
 import os
 import secrets
 import time
@@ -9,9 +10,9 @@ from typing import BinaryIO
 
 from towline.errors import NotFound
 from towline.model.units import shown
+from towline.snapshot.packs import Packs, write_all
+from towline.snapshot.reading import SMALL, open_plain
 
-#: Files up to this size are read at once and written only if their content is new.
-SMALL = 1 << 20
 #: Nothing takes this long to write.
 OLD_S = 86400
 #: A folder changed again within this time may look the same as before.
@@ -19,10 +20,14 @@ _TICK_NS = 50_000_000
 
 
 class BlobStore:
-    """A folder of blobs, each under its hash; writes are atomic, for this user alone."""
+    """Blobs by their hash, in files of their own or together in packs; for this user alone.
+
+    Writes are atomic: a blob is there as a whole or not at all.
+    """
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self.packs = Packs(f"{root}/packs")
         #: Folder -> its time, and the blobs seen in it as a whole.
         self.seen: dict[str, tuple[tuple[int, float], set[str]]] = {}
         os.makedirs(os.path.dirname(root) or ".", exist_ok=True)
@@ -30,31 +35,44 @@ class BlobStore:
         self._clean_up()
 
     def path(self, digest: str) -> str:
-        if len(digest) != 64 or not digest.isalnum():
+        """Where a blob is if it has a file of its own."""
+        if len(digest) != 64 or not digest.isalnum():  # neither `/` nor `.`
             raise NotFound(f"{shown(digest)} is not the hash of anything")
         return f"{self.root}/{digest[:2]}/{digest[2:]}"
 
     def has(self, digest: str, size: int | None = None) -> bool:
         """True if the blob is there; with `size`, if it is there as a whole."""
-        path = self.path(digest)
+        place = self.packs.place(digest)
+        if place is not None and _use(place.index) is not None:
+            return True
+        found = _use(self.path(digest))
+        return found is not None and (size is None or found.st_size == size)
+
+    def shelf(self, name: str) -> set[str]:
+        """What has a file of its own and a hash that begins with these two letters: the rest."""
         try:
-            found = os.stat(path)
-            if found.st_mtime < time.time() - OLD_S / 2:
-                os.utime(path)  # in use again: what is old may be swept away (sweep.py)
+            return set(os.listdir(f"{self.root}/{name}"))
         except FileNotFoundError:
-            return False
-        return size is None or found.st_size == size
+            return set()
+
+    def size(self, digest: str) -> int:
+        place = self.packs.place(digest)
+        return place.size if place is not None else os.path.getsize(self.path(digest))
 
     def open(self, digest: str) -> BinaryIO:
-        return open(self.path(digest), "rb")
-
-    def drop(self, digest: str) -> None:
-        """Forget a blob, say because it was found damaged."""
-        _unlink_if_there(self.path(digest))
+        path = self.path(digest)
+        for _ in range(2):
+            if (place := self.packs.place(digest)) is None:
+                break
+            try:
+                return io.BytesIO(place.read())
+            except FileNotFoundError:
+                self.packs.look_again()  # what is needed of a pack may move to another one
+        return open(path, "rb")
 
     def put_file(self, path: str) -> tuple[str, int]:
         """Copy a file's content into the store; its hash and size."""
-        with open(path, "rb", opener=_open_plain) as source:
+        with open(path, "rb", opener=open_plain) as source:
             return self.put(source)
 
     def put(self, source: BinaryIO) -> tuple[str, int]:
@@ -81,14 +99,14 @@ class BlobStore:
 
     def _write_new(self, path: str, content: bytes) -> None:
         try:
-            target = open(path, "wb", buffering=0, opener=_open_new)
+            target = _open_new(path, os.O_WRONLY | os.O_CREAT)
         except FileNotFoundError:
             self._make_folder(os.path.dirname(path))
-            target = open(path, "wb", buffering=0, opener=_open_new)
-        with target:
-            left = memoryview(content)
-            while left:
-                left = left[target.write(left) :]
+            target = _open_new(path, os.O_WRONLY | os.O_CREAT)
+        try:
+            write_all(target, content)
+        finally:
+            os.close(target)
 
     def _put_stream(self, source: BinaryIO, chunks: list[bytes]) -> tuple[str, int]:
         hashed = hashlib.sha256()
@@ -120,6 +138,7 @@ class BlobStore:
                 for entry in entries:
                     if entry.name.startswith("new-") and _is_old(entry):
                         _unlink_if_there(entry.path)
+        self.packs.clean_up(OLD_S)
 
     def _temporary(self, folder: str) -> str:
         return f"{folder}/new-{secrets.token_hex(8)}"
@@ -161,7 +180,7 @@ class Present:
         try:
             changed_ns = os.stat(f"{self._store.root}/{name}").st_mtime_ns
         except FileNotFoundError:
-            return set()
+            changed_ns = 0  # all of them are in packs
         # Every few hours in any case: `has` keeps what is in use from looking unused (sweep.py).
         state = (changed_ns, time.time() // (OLD_S / 4))
         known = self._store.seen.get(name)
@@ -173,6 +192,17 @@ class Present:
         return seen
 
 
+def _use(path: str) -> os.stat_result | None:
+    """The facts of a file, which is in use again: what is old may be swept away (sweep.py)."""
+    try:
+        found = os.stat(path)
+        if found.st_mtime < time.time() - OLD_S / 2:
+            os.utime(path)
+    except FileNotFoundError:
+        return None
+    return found
+
+
 def _is_old(entry: "os.DirEntry[str]") -> bool:
     try:
         return entry.stat().st_mtime < time.time() - OLD_S
@@ -182,11 +212,6 @@ def _is_old(entry: "os.DirEntry[str]") -> bool:
 
 def _open_new(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_EXCL | os.O_CLOEXEC, 0o600)
-
-
-def _open_plain(path: str, flags: int) -> int:
-    # A file swapped for a link or a fifo since it was listed is neither followed nor waited on.
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _unlink_if_there(path: str) -> None:

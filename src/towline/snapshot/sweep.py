@@ -5,17 +5,59 @@ from collections.abc import Iterable, Iterator
 
 from towline.errors import NotFound
 from towline.snapshot.blobs import BlobStore
+from towline.snapshot.packs import PackWriter, Place, contents, is_older
 from towline.snapshot.take import load_snapshot
 
 
 def sweep(store: BlobStore, snapshots: Iterable[str], before: float, dry_run: bool) -> list[int]:
     """Remove blobs last used before a time that none of the snapshots needs; the size of each."""
     old = dict(_unused_since(store, before))
-    if not old:
+    packs = {stem: dict(contents(stem)) for stem in store.packs.stems() if is_older(stem, before)}
+    if not old and not packs:
         return []
-    for needed in _blobs_of(store, snapshots):
-        old.pop(needed, None)
-    return [size for digest, size in old.items() if dry_run or _remove(store, digest, before)]
+    needed: set[bytes] = set()
+    for digest in _blobs_of(store, snapshots):
+        old.pop(digest, None)
+        if packs:
+            needed.add(bytes.fromhex(digest))
+    gone = [size for digest, size in old.items() if dry_run or _remove(store, digest, before)]
+    for stem, places in packs.items():
+        gone += _sweep_pack(store, stem, places, needed, before, dry_run)
+    return gone
+
+
+def _sweep_pack(
+    store: BlobStore,
+    stem: str,
+    places: dict[bytes, Place],
+    needed: set[bytes],
+    before: float,
+    dry_run: bool,
+) -> list[int]:
+    """A pack goes when most of it is not needed; what is needed of it goes into a new one."""
+    live = {digest: place for digest, place in places.items() if digest in needed}
+    dead = [place.size for digest, place in places.items() if digest not in needed]
+    if places and (not dead or sum(place.size for place in live.values()) > sum(dead)):
+        return []
+    if not dry_run:
+        _copy(store, live)
+        if not store.packs.remove(stem, before):
+            return []
+        store.seen.clear()
+    return dead
+
+
+def _copy(store: BlobStore, live: dict[bytes, Place]) -> None:
+    if not live:
+        return
+    writer = PackWriter(store.packs)
+    try:
+        for digest, place in live.items():
+            writer.add(digest.hex(), place.read())
+    except BaseException:
+        writer.abandon()
+        raise
+    writer.finish()
 
 
 def _unused_since(store: BlobStore, before: float) -> Iterator[tuple[str, int]]:

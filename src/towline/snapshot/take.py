@@ -16,6 +16,7 @@ from towline.config.settings import SnapshotSettings
 from towline.errors import NotFound, UsageError
 from towline.model.units import format_memory
 from towline.snapshot.blobs import BlobStore, Present
+from towline.snapshot.collecting import Collection, Offer
 from towline.snapshot.folder import IGNORE_FILE, Tree, list_tree
 
 #: path, "f" file | "x" executable | "l" link | "d" empty folder, hash or link target or ""
@@ -42,11 +43,6 @@ class Snapshot(Struct, frozen=True):
     bytes: int
     #: The blobs that hold the contents.
     store: BlobStore
-
-    @property
-    def source(self) -> dict[str, str]:
-        """Hash -> absolute path of the blob."""
-        return {digest: self.store.path(digest) for digest in self.sizes}
 
 
 class HashCache:
@@ -78,27 +74,33 @@ class HashCache:
 
 
 def take_snapshot(
-    folder: str, settings: SnapshotSettings, cache: HashCache, store: BlobStore
+    folder: str,
+    settings: SnapshotSettings,
+    cache: HashCache,
+    store: BlobStore,
+    offer: Offer | None = None,
 ) -> Snapshot:
-    """The state of the tree that `folder` is in, its contents safely in `store`."""
+    """The state of the tree that `folder` is in, its contents safely in `store`.
+
+    Contents that had to be read are offered at once to whoever may want them.
+    """
     tree = list_tree(folder, settings)
     _check_size(tree, settings)
-    entries: list[Entry] = []
     sizes: dict[str, int] = {}
-    files = total = 0
-    present = Present(store)
-    for path in sorted(tree.found):
-        entry = _unchanged(tree, path, cache, present, sizes)
-        if entry is None:
-            entry = _entry(tree, path, cache, store, sizes)
-        if entry is not None:
-            entries.append(entry)
-            if entry[1] in "fx":
-                files += 1
-                total += sizes[entry[2]]
-    # The list of entries is a blob like any other, and its hash is the snapshot's id.
-    snapshot_id = store.put_bytes(canonical(entries))
-    return Snapshot(snapshot_id, tree.subfolder, entries, sizes, files, total, store)
+    paths = sorted(tree.found)
+    known = _unchanged(tree, paths, cache, Present(store), sizes)
+    try:
+        with Collection(store, offer) as new:
+            found = (known.get(path) or _entry(tree, path, cache, new, sizes) for path in paths)
+            entries = [entry for entry in found if entry is not None]
+        # The list of entries is a blob like any other, and its hash is the snapshot's id.
+        snapshot_id = store.put_bytes(canonical(entries))
+    except OSError as error:
+        raise _no_room(tree.root, error) from None
+    contents = [sizes[entry[2]] for entry in entries if entry[1] in "fx"]
+    return Snapshot(
+        snapshot_id, tree.subfolder, entries, sizes, len(contents), sum(contents), store
+    )
 
 
 def load_snapshot(store: BlobStore, snapshot_id: str) -> list[Entry]:
@@ -132,22 +134,25 @@ def canonical(entries: list[Entry]) -> bytes:
 
 
 def _unchanged(
-    tree: Tree, path: str, cache: HashCache, present: Present, sizes: dict[str, int]
-) -> Entry | None:
-    """The entry of a file that is as it was when it was last read, of which there are many."""
-    found = tree.found[path]
-    digest = cache.get(f"{tree.root}/{path}", found)
-    if digest is None:
-        return None
-    if digest not in sizes:
-        if not present.has(digest, found.st_size):
-            return None
-        sizes[digest] = found.st_size
-    return [path, "x" if found.st_mode & stat.S_IXUSR else "f", digest]
+    tree: Tree, paths: list[str], cache: HashCache, present: Present, sizes: dict[str, int]
+) -> dict[str, Entry]:
+    """The entries of files that are as they were when they were last read: mostly very many."""
+    known: dict[str, Entry] = {}
+    for path in paths:
+        found = tree.found[path]
+        digest = cache.get(f"{tree.root}/{path}", found)
+        if digest is None:
+            continue
+        if digest not in sizes:
+            if not present.has(digest, found.st_size):
+                continue
+            sizes[digest] = found.st_size
+        known[path] = [path, "x" if found.st_mode & stat.S_IXUSR else "f", digest]
+    return known
 
 
 def _entry(
-    tree: Tree, path: str, cache: HashCache, store: BlobStore, sizes: dict[str, int]
+    tree: Tree, path: str, cache: HashCache, new: Collection, sizes: dict[str, int]
 ) -> Entry | None:
     found = tree.found[path]
     absolute = f"{tree.root}/{path}"
@@ -157,7 +162,7 @@ def _entry(
         if stat.S_ISDIR(found.st_mode):
             return [path, "d", ""]
         if stat.S_ISREG(found.st_mode):
-            digest = _digest(absolute, found, cache, store, sizes)
+            digest = _digest(absolute, found, cache, new, sizes)
             return [path, "x" if found.st_mode & stat.S_IXUSR else "f", digest]
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -170,12 +175,11 @@ def _entry(
 
 
 def _digest(
-    path: str, found: os.stat_result, cache: HashCache, store: BlobStore, sizes: dict[str, int]
+    path: str, found: os.stat_result, cache: HashCache, new: Collection, sizes: dict[str, int]
 ) -> str:
     cache.reads += 1
-    digest, size = store.put_file(path)
+    digest, size, after = new.put_file(path, found.st_size)
     sizes[digest] = size
-    after = os.lstat(path)
     if _signature(after) == _signature(found) and size == found.st_size:
         cache.put(path, found, digest)
     return digest
@@ -187,13 +191,17 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
 
 def _unreadable(tree: Tree, path: str, error: OSError) -> UsageError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or error.filename is None:
-        return UsageError(
-            f"cannot keep a copy of {tree.root}/{path}: {error.strerror}",
-            "Make room on the disk of this machine, and try again.",
-        )
+        return _no_room(f"{tree.root}/{path}", error)
     return UsageError(
         f"cannot read {tree.root}/{path}: {error.strerror}",
         f"Leave it out with a line `/{path}` in {tree.root}/{IGNORE_FILE}.",
+    )
+
+
+def _no_room(what: str, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot keep a copy of {what}: {error.strerror}",
+        "Make room on the disk of this machine, and try again.",
     )
 
 

@@ -68,6 +68,15 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX jobs_alone ON jobs (id) WHERE batch = '';
     ALTER TABLE events ADD COLUMN state TEXT NOT NULL DEFAULT '';
     """,
+    # 4: each service of a job has a port here
+    """
+    CREATE TABLE services (
+        job INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        local INTEGER NOT NULL,
+        PRIMARY KEY (job, name)
+    ) WITHOUT ROWID;
+    """,
 )
 
 

@@ -142,6 +142,14 @@ class Store:
         with self.transaction():
             self._db.execute("DELETE FROM forwards WHERE local=?", (local,))
 
+    def remember_service(self, job: int, name: str, local: int) -> None:
+        with self.transaction():
+            self._db.execute("INSERT OR REPLACE INTO services VALUES (?,?,?)", (job, name, local))
+
+    def forget_services(self, job: int) -> None:
+        with self.transaction():
+            self._db.execute("DELETE FROM services WHERE job=?", (job,))
+
     def _meta(self, key: str, make: Callable[[], str]) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
         if row:
@@ -228,6 +236,10 @@ class Store:
 
     def forwards(self) -> list[tuple[int, int, int]]:
         return list(self._reader.execute("SELECT local, job, port FROM forwards"))
+
+    def services(self) -> list[tuple[int, str, int]]:
+        """Job, name and local port of each."""
+        return list(self._reader.execute("SELECT job, name, local FROM services"))
 
     def _jobs(self, clause: str, values: tuple[object, ...]) -> list[Job]:
         rows = self._reader.execute(f"SELECT {', '.join(FIELDS)} FROM jobs {clause}", values)

@@ -6,7 +6,9 @@ import time
 import zlib
 from typing import Any
 
-from . import trees
+from . import packs, trees
+from .home import checked_hash
+from .partial import Partial
 from .record import write_all
 from .refusal import Refusal
 
@@ -14,34 +16,15 @@ from .refusal import Refusal
 MOST_CHUNK = 64 << 20
 STALE_S = 24 * 3600
 MOST_RECENT = 8
-
-
-class Partial:
-    """A content of which more is to come."""
-
-    def __init__(self, path):
-        self.path = path
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self.sum = hashlib.sha256()
-        self.size = 0
-
-    def add(self, data):
-        write_all(self.fd, data)
-        self.sum.update(data)
-        self.size += len(data)
-
-    def drop(self):
-        os.close(self.fd)
-        try:
-            os.unlink(self.path)
-        except OSError:
-            pass
+#: What was used within this time need not be marked as used again.
+FRESH_S = 600
 
 
 class Blobs:
     def __init__(self, home):
         self.home = home
         self.partial: "dict[str, Partial]" = {}
+        self.packs = packs.Writer(home)
         #: The snapshot that came last, with its entries.
         self.latest: "tuple[str, list[Any]]" = ("", [])
         self.tidy()
@@ -51,27 +34,45 @@ class Blobs:
         for entry in os.scandir(self.home.partial):
             if entry.stat(follow_symlinks=False).st_mtime < time.time() - STALE_S:
                 os.unlink(entry.path)
+        packs.tidy(self.home)
 
     def missing(self, request, _blob):
-        hashes = list_of(request, "hashes")
-        return {
-            "missing": [digest for digest in hashes if not os.path.exists(self.home.blob(digest))]
-        }
+        """What is not here, and how much is of those that were interrupted."""
+        lacking = self.lacking(list_of(request, "hashes"))
+        begun = {}
+        for name in set(os.listdir(self.home.partial)).intersection(lacking):
+            begun[name] = os.stat(self.home.partial + "/" + name).st_size
+        return {"missing": lacking, "begun": begun}
+
+    def resume(self, request, _blob):
+        """Go on with what an earlier connection began: ask until there is no `more`."""
+        partial = self.opened(request.get("hash"))
+        more = partial.look()
+        return {"size": partial.size, "more": more}
+
+    def opened(self, digest):
+        partial = self.partial.get(checked_hash(digest))
+        if partial is None:
+            partial = self.partial[digest] = Partial(self.home.partial + "/" + digest)
+        return partial
+
+    def lacking(self, digests):
+        """Those that are not here; the others count as used from now on."""
+        digests = [digest for digest in digests if not freshen(self.home.blob(digest))]
+        packed = packs.locate(self.home, digests)
+        for pack in {place[0] for place in packed.values()}:
+            freshen(packs.index_of(pack))
+        return [digest for digest in digests if digest not in packed]
 
     def blob(self, request, data):
         digest, offset = request.get("hash"), request.get("offset", 0)
         place = self.home.blob(digest)
         if request.get("z"):
             data = inflate(data)
-        if offset == 0 and digest in self.partial:
-            self.partial.pop(digest).drop()
-        partial = self.partial.get(digest)
-        if partial is None:
-            if offset:
-                raise Refusal("bad_offset", "chunk at %r, but nothing came before it" % (offset,))
-            partial = Partial("%s/%s.%d" % (self.home.partial, digest, os.getpid()))
-            self.partial[digest] = partial
+        partial = self.opened(digest)
         try:
+            if offset == 0:
+                partial.begin()
             self.add(partial, digest, offset, data, request.get("last", True), place)
         except BaseException:
             if self.partial.pop(digest, None) is not None:
@@ -90,26 +91,33 @@ class Blobs:
             raise Refusal("corrupt", "the content does not have the hash %s" % digest)
         put_in_place(partial.path, place)
         del self.partial[digest]
-        os.close(partial.fd)
+        partial.close()
 
     def blobs(self, request, data):
         """Many small contents in one frame, one behind the other."""
         if request.get("z"):
             data = inflate(data)
         contents = list_of(request, "contents")
-        if sum(size for _, size in contents) != len(data):
+        sizes = [size for _, size in contents]
+        if sum(sizes) != len(data) or min(sizes, default=0) < 0:
             raise Refusal("corrupt", "the contents are cut short or too long")
         at = 0
         view = memoryview(data)
+        together = len(contents) >= packs.FEWEST
         for digest, size in contents:
-            self.keep(digest, view[at : at + size])
+            content = view[at : at + size]
+            if hashlib.sha256(content).hexdigest() != checked_hash(digest):
+                raise Refusal("corrupt", "the content does not have the hash %s" % digest)
+            if not together:
+                self.keep(digest, content)
             at += size
+        if together:
+            self.packs.add(contents, data)
         return {}
 
     def keep(self, digest, content):
+        """One content as a file of its own."""
         place = self.home.blob(digest)
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise Refusal("corrupt", "the content does not have the hash %s" % digest)
         beside = "%s/%s.%d" % (self.home.partial, digest, os.getpid())
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -144,9 +152,9 @@ class Blobs:
 
     def check_contents(self, entries):
         """Whoever sends a difference did not ask what is missing."""
-        for path, kind, rest in entries:
-            if kind in trees.KINDS and not os.path.exists(self.home.blob(rest)):
-                raise Refusal("no_content", "the content of %s is not here" % path)
+        needed = {rest: path for path, kind, rest in entries if kind in trees.KINDS}
+        for digest in self.lacking(needed):
+            raise Refusal("no_content", "the content of %s is not here" % needed[digest])
 
     def have_snapshot(self, request, _blob):
         answer = {"have": os.path.exists(self.home.snapshot(request.get("snapshot")))}
@@ -163,6 +171,16 @@ def recent(folder):
         if dot and kind == "json":
             found.append((entry.stat(follow_symlinks=False).st_mtime, name))
     return [name for _, name in sorted(found, reverse=True)[:MOST_RECENT]]
+
+
+def freshen(path):
+    """Whether it is there; if so, it counts as used from now on."""
+    try:
+        if os.stat(path).st_mtime < time.time() - FRESH_S:
+            os.utime(path)
+    except OSError:
+        return False
+    return True
 
 
 def put_in_place(beside, place):

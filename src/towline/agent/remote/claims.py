@@ -1,7 +1,8 @@
 """What everybody's jobs on this machine were granted, so that no two count on the same.
 
 Each user has a folder in /tmp with a file per job, which the job's supervisor locks for as long as
-it lives: whoever can take the lock knows that the claim is over. /tmp, because there everybody may
+it lives: whoever can take the lock knows that the claim is over, unless the command outlived its
+supervisor. /tmp, because there everybody may
 write and nobody may remove what another wrote: /dev/shm loses a user's files when they log out,
 /run/lock is not open to all, and a folder for everybody would belong to whoever came first.
 Nothing is believed of others but numbers, so the worst that one can do is to claim too much.
@@ -16,6 +17,7 @@ import stat
 import time
 from typing import Any
 
+from . import descendants
 from .home import KEY
 
 BASE = "/tmp"
@@ -24,7 +26,7 @@ MOST_SIZE = 4096
 MOST_FILES = 10000
 MOST_GPUS = 64
 #: A number beyond this is not one of a machine.
-MOST = 1e9
+MOST = 1e12
 #: Whoever holds the common lock so long does not hold up others any longer.
 LOCK_S = 2.0
 LOCK_EVERY_S = 0.01
@@ -46,7 +48,10 @@ FIELDS: "dict[str, tuple[Any, Any]]" = {
     #: Nobody else on its GPUs; nobody else on the machine.
     "reserved": ((bool,), False),
     "exclusive": ((bool,), False),
+    #: The supervisor, and the command once it runs, with its start in ticks since boot.
     "pid": ((int,), 0),
+    "command": ((int,), 0),
+    "since": ((int,), 0),
 }
 
 
@@ -126,6 +131,18 @@ class Grant:
             return
         self.fd, self.path = fd, path
 
+    def began(self, pid, start):
+        """Let others know by what to tell that the job lives, should the supervisor be killed."""
+        if self.claim is not None:
+            self.claim.update(command=pid, since=start)
+            shown, self.fd = self.fd, -1
+            if shown >= 0:
+                self.show()
+                if self.fd < 0:
+                    self.fd = shown
+                else:
+                    os.close(shown)
+
     def touch(self):
         """From time to time: nobody shall take it for a leftover, and if one did, show it again."""
         if self.fd < 0:
@@ -143,25 +160,6 @@ class Grant:
             remove(self.path)
             os.close(self.fd)
             self.fd = -1
-
-
-def adopt(key):
-    """Hold the claim of a job whose supervisor was killed: its open file; None if there is none."""
-    try:
-        fd = os.open(own_path() + "/" + key, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    if is_locked(fd, fcntl.LOCK_EX):
-        os.close(fd)
-        return None
-    return fd
-
-
-def let_go(key, fd):
-    """The end of an adopted claim."""
-    if fd is not None:
-        remove(own_path() + "/" + key)
-        os.close(fd)
 
 
 def own_path():
@@ -265,15 +263,32 @@ def read_claim(folder, key, uid, alive):
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid != uid or facts.st_size > MOST_SIZE:
             return None
-        if not alive and not is_locked(fd, fcntl.LOCK_SH):
-            if uid == os.getuid() and time.time() - facts.st_mtime > OVER_FOR_S:
-                remove(key, folder)
-            return None
-        return checked(json.loads(os.read(fd, MOST_SIZE).decode("ascii")))
+        alive = alive or is_locked(fd, fcntl.LOCK_SH)
+        claim = checked(json.loads(os.read(fd, MOST_SIZE).decode("ascii")))
+        if alive or outlived(claim, uid):
+            return claim
+        if uid == os.getuid() and time.time() - facts.st_mtime > OVER_FOR_S:
+            remove(key, folder)
+        return None
     except (OSError, ValueError, RecursionError):
         return None
     finally:
         os.close(fd)
+
+
+def outlived(claim, uid):
+    """Whether the command goes on without a supervisor."""
+    pid = claim["command"]
+    return belongs(pid, uid) and descendants.lives(pid, claim["since"])
+
+
+def belongs(pid, uid):
+    """Whether there is such a living process of this user, as far as we may see."""
+    try:
+        owned = pid > 0 and os.stat("/proc/%d" % pid).st_uid == uid
+    except OSError:
+        return False
+    return owned and descendants.is_alive(pid)
 
 
 def conflict(claim, room_mb, others):

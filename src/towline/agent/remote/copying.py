@@ -6,7 +6,7 @@ import select
 import signal
 import time
 
-from . import machine
+from . import machine, packs
 from .machine import to_path
 
 #: Permissions of what is copied, by kind of entry.
@@ -17,6 +17,7 @@ MOST_PROCESSES = 4
 #: Between two looks at whether somebody asked to stop.
 LOOK_S = 0.02
 PIECE = 4 << 20
+MOST_OPEN = 32
 PR_SET_PDEATHSIG = 1
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -122,24 +123,75 @@ def help_and_exit(home, files, into, tell, parent):
 
 def copy_share(home, files, into, pause):
     look_at = time.monotonic() + LOOK_S
-    for text, kind, digest in files:
-        copy_blob(home.blob(digest), into + "/" + to_path(text), KINDS[kind], text, pause)
-        if time.monotonic() > look_at:
-            pause()
-            look_at = time.monotonic() + LOOK_S
-
-
-def copy_blob(blob, path, mode, text, pause):
+    sources = Sources(home, files)
     try:
-        source = os.open(blob, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise CannotMake("the content of %s is not on this machine" % text) from None
-    try:
-        target = os.open(path, NEW, mode)
-        try:
-            while os.sendfile(target, source, None, PIECE):
+        for text, kind, digest in files:
+            source, offset, size = sources.open(digest, text)
+            copy_range(source, offset, size, into + "/" + to_path(text), KINDS[kind], pause)
+            if time.monotonic() > look_at:
                 pause()
-        finally:
-            os.close(target)
+                look_at = time.monotonic() + LOOK_S
     finally:
-        os.close(source)
+        sources.close()
+
+
+class Sources:
+    """Where the contents of some files are: in packs that stay open, or in a file each."""
+
+    def __init__(self, home, files):
+        self.home = home
+        self.places = packs.locate(home, {digest for _, _, digest in files})
+        self.packs: "dict[str, int]" = {}
+        self.single = -1
+
+    def open(self, digest, text):
+        """(fd, offset, size) of a content; the fd is good until the next call."""
+        for _ in range(2):
+            place = self.places.get(digest)
+            if place is None:
+                break
+            try:
+                return self.pack(place[0]), place[1], place[2]
+            except FileNotFoundError:
+                # A sweep moved what is needed of it to another pack.
+                self.places = dict(self.places, **packs.locate(self.home, [digest]))
+        self.close_single()
+        try:
+            self.single = os.open(self.home.blob(digest), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise CannotMake("the content of %s is not on this machine" % text) from None
+        return self.single, 0, os.fstat(self.single).st_size
+
+    def pack(self, path):
+        fd = self.packs.get(path)
+        if fd is None:
+            if len(self.packs) == MOST_OPEN:
+                self.close()
+            fd = self.packs[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return fd
+
+    def close(self):
+        self.close_single()
+        for fd in self.packs.values():
+            os.close(fd)
+        self.packs.clear()
+
+    def close_single(self):
+        if self.single >= 0:
+            os.close(self.single)
+            self.single = -1
+
+
+def copy_range(source, offset, size, path, mode, pause):
+    target = os.open(path, NEW, mode)
+    try:
+        end = offset + size
+        while offset < end:
+            copied = os.sendfile(target, source, offset, min(PIECE, end - offset))
+            if not copied:
+                raise CannotMake("the content of %s is damaged on this machine" % path)
+            offset += copied
+            if offset < end:
+                pause()
+    finally:
+        os.close(target)

@@ -4,10 +4,13 @@ import collections
 import json
 import os
 import struct
+from typing import Any
 
 HEAD = struct.Struct(">II")
 MOST_JSON = 64 << 20
 MOST_BLOB = 8 << 20
+#: Of blobs from this size on, what is still to come is read into its place.
+LONG = 64 << 10
 #: Small frames are joined up to this size before one write.
 WRITE_AT_ONCE = 256 << 10
 
@@ -26,26 +29,58 @@ class Decoder:
 
     def __init__(self):
         self.buffer = bytearray()
+        #: The frame whose long blob is on its way, and how much of it is there.
+        self.header = None
+        self.blob: "bytearray | None" = None
+        self.filled = 0
+
+    def read(self, fd, most):
+        """The frames that are complete now; None at the end of the stream."""
+        if self.blob is None:
+            data = os.read(fd, most)
+            return self.feed(data) if data else None
+        # Straight into its place: copying and fresh memory would take longer than the rest.
+        with memoryview(self.blob) as view:
+            count = os.readv(fd, [view[self.filled :]])
+        self.filled += count
+        return self.taken(self.blob) if count else None
+
+    def taken(self, blob):
+        if self.filled < len(blob):
+            return []
+        frame = (self.header, blob)
+        self.header = self.blob = None
+        return [frame]
 
     def feed(self, data):
         buffer = self.buffer
         buffer += data
         at = 0
-        frames = []
+        frames: "list[tuple[Any, bytes]]" = []
         while len(buffer) - at >= HEAD.size:
             json_size, blob_size = HEAD.unpack_from(buffer, at)
             if json_size > MOST_JSON or blob_size > MOST_BLOB:
                 raise BrokenFrame("a frame of %d + %d bytes" % (json_size, blob_size))
             middle = at + HEAD.size + json_size
             end = middle + blob_size
-            if len(buffer) < end:
+            if len(buffer) < end and (blob_size < LONG or len(buffer) < middle):
                 break
             header = parse(bytes(buffer[at + HEAD.size : middle]))
+            if len(buffer) < end:
+                self.begin(header, blob_size, middle)
+                return frames
             frames.append((header, bytes(buffer[middle:end])))
             at = end
         if at:
             del buffer[:at]
         return frames
+
+    def begin(self, header, size, start):
+        """All that is left in the buffer belongs to a long blob."""
+        self.header, self.blob = header, bytearray(size)
+        self.filled = len(self.buffer) - start
+        self.blob[: self.filled] = self.buffer[start:]
+        self.buffer.clear()
 
 
 def parse(text):

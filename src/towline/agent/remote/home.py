@@ -16,11 +16,13 @@ class Home:
         self.jobs = os.path.join(self.root, "jobs")
         self.blobs = os.path.join(self.root, "blobs")
         self.partial = os.path.join(self.root, "blobs", "partial")
+        self.packs = os.path.join(self.root, "blobs", "packs")
         self.snapshots = os.path.join(self.root, "snapshots")
         self.trash = os.path.join(self.root, "trash")
 
     def make(self):
-        for folder in (self.root, self.jobs, self.blobs, self.partial, self.snapshots, self.trash):
+        stores = (self.blobs, self.partial, self.packs, self.snapshots)
+        for folder in (self.root, self.jobs, *stores, self.trash):
             os.makedirs(folder, 0o700, exist_ok=True)
         os.chmod(self.root, 0o700)
 

@@ -41,7 +41,10 @@ class Agent:
         self.clogged = False
         self.jobs = Jobs(self.loop, home, self.woken)
         self.reads = Reads(self.loop, home, self.reply, self.jobs.is_active, self.is_full)
-        self.tunnels = Tunnels(self.loop, self.send, self.reply, self.refuse, lambda: self.clogged)
+        self.places = Places(home)
+        self.tunnels = Tunnels(
+            self.loop, self.send, self.reply, self.refuse, lambda: self.clogged, self.places
+        )
         self.operations = self.table()
         self.loop.after_turn.append(self.speak)
         self.loop.watch(stdin, READ, self.listen)
@@ -51,13 +54,12 @@ class Agent:
         supervisors = lambda: list(jobs.crew.workers)  # noqa: E731
         probes = Probes(self.loop, self.home, self.reply, self.send, jobs.running, supervisors)
         jobs.refused = probes.claims_changed
-        places = Places(self.home)
-        self.tunnels.port_of = places.port_of
         operations = [
             jobs.start, jobs.exec, jobs.go, jobs.stop, jobs.void, jobs.observe, jobs.forget,
             reads.read, reads.cancel,
-            blobs.missing, blobs.blob, blobs.blobs, blobs.snapshot, blobs.have_snapshot,
-            probes.probe, probes.watch, free_port, places.services,
+            blobs.missing, blobs.resume, blobs.blob, blobs.blobs,
+            blobs.snapshot, blobs.have_snapshot,
+            probes.probe, probes.watch, free_port, self.places.services,
             self.tunnels.dial, self.tunnels.frame, self.bye,
         ]  # fmt: skip
         table = {operation.__name__: operation for operation in operations}
@@ -78,14 +80,13 @@ class Agent:
     # In
 
     def listen(self, _events):
-        data = os.read(self.stdin, 1 << 18)
-        if not data:
-            self.loop.running = False
-            return
         try:
-            asked = self.decoder.feed(data)
+            asked = self.decoder.read(self.stdin, 1 << 18)
         except frames.BrokenFrame as problem:
             self.send({"event": "error", "code": "protocol", "text": str(problem)})
+            self.loop.running = False
+            return
+        if asked is None:
             self.loop.running = False
             return
         self.asked.extend(asked)
@@ -191,6 +192,7 @@ def main(root):
         sys.exit(73)
     machine.become_subreaper()
     machine.set_name(b"tow-agent")
+    machine.reuse_memory()
     if hasattr(gc, "freeze"):
         gc.freeze()
     Agent(home, stdin, stdout).run()

@@ -207,21 +207,22 @@ def claimed(own_jobs):
     """What jobs were granted that are not this agent's, and which GPUs its own hold."""
     found = []
     for claim in claims.everybody(own_jobs):
-        pid, uid = claim.pop("pid"), claim.pop("uid")
+        pids = claim.pop("pid"), claim.pop("command"), claim.pop("since"), claim.pop("uid")
         if not claim["mine"] or claim["key"] not in own_jobs:
-            claim["use"] = usage_of(descendants.below(pid)) if belongs(pid, uid) else None
+            claim["use"] = usage_of_claimant(*pids)
             found.append(claim)
         elif claim["gpus"]:
             found.append(claim)
     return found
 
 
-def belongs(pid, uid):
-    """Whether there is such a process of this user, as far as we may see."""
-    try:
-        return os.stat("/proc/%d" % pid).st_uid == uid
-    except OSError:
-        return False
+def usage_of_claimant(supervisor, command, _since, uid):
+    """What another's job uses now; None where we may not see that."""
+    if claims.belongs(supervisor, uid):
+        return usage_of(descendants.below(supervisor))
+    if claims.belongs(command, uid):
+        return usage_of([command] + descendants.below(command))
+    return None
 
 
 def own_cpu_s(workers):

@@ -58,6 +58,7 @@ class Run:
         self.pid = process.start(argv, environ, boss.null, self.out, self.err)
         self.started = time.time()
         start = descendants.start_of(self.pid)
+        boss.grant.began(self.pid, start)
         self.note(pid=self.pid, start=start, started=self.started)
         self.services = Services(self, environ)
         self.services.start()
@@ -106,6 +107,7 @@ class Run:
 
     def look_around(self):
         self.boss.grant.touch()
+        self.services.look()
         self.boss.kills.look()
 
     def gone(self):

@@ -8,15 +8,17 @@ it dies early, and writes down where it stands.
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import time
 import traceback
 from typing import Any
 
-from . import descendants, machine, process, record
+from . import descendants, machine, process, record, relay
 from .home import checked_key
 from .refusal import Refusal
+from .states import ELSEWHERE
 
 NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,49}$")
 LOG = re.compile(r"^services/[A-Za-z0-9_][A-Za-z0-9._-]{0,49}\.log$")
@@ -34,6 +36,8 @@ MOST_KEEPERS = 5
 HEARD = (signal.SIGTERM, signal.SIGCHLD)
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 LAST_WORDS = 300
+#: Stands among the services for the way to this node.
+RELAY: "dict[str, Any]" = {"name": "-relay", "argv": []}
 
 
 class Over(Exception):
@@ -56,16 +60,44 @@ class Services:
         self.environ = environ
         self.keepers = {}
         self.left = MOST_KEEPERS
+        self.folder = run.boss.folder
+        #: Whoever asks for our ports is on another machine.
+        self.elsewhere = os.path.exists(self.folder + ELSEWHERE)
 
     def start(self):
-        for service in self.run.spec.get("services", ()):
+        services = self.run.spec.get("services", ())
+        if self.elsewhere:
+            self.clear()
+        for service in services:
             self.start_one(service)
+        if services and self.elsewhere:
+            self.start_one(RELAY)
 
     def start_one(self, service):
         try:
             self.keepers[fork_keeper(self, service)] = service
         except OSError:
             pass  # too many processes: the job is what matters
+
+    def clear(self):
+        """What an earlier run on another node wrote does not hold here."""
+        shutil.rmtree(self.folder + "/services", ignore_errors=True)
+        for name in (relay.FILE, relay.WANTED):
+            try:
+                os.unlink(self.folder + name)
+            except OSError:
+                pass
+
+    def look(self):
+        """From time to time: somebody may want to reach a port of this node."""
+        if not self.elsewhere or RELAY in self.keepers.values():
+            return
+        try:
+            wanted = relay.WANTED[1:] in os.listdir(self.folder)
+        except OSError:
+            return
+        if wanted:
+            self.start_one(RELAY)
 
     def child_ended(self, pid, status):
         """A keeper that was killed is replaced; one that gave up is not."""
@@ -101,6 +133,10 @@ def become_keeper(services, service, supervisor):
     process.close_all_but(-1)
     machine.become_subreaper()
     machine.set_name(b"tow-service")
+    if service is RELAY:
+        command = (services.run.pid, services.run.about["start"])
+        relay.Relay(services.folder, supervisor, command).main()
+        return
     keeper = Keeper(services, service, supervisor)
     try:
         keeper.main()
@@ -241,7 +277,7 @@ def spawn(argv, environ, null, log):
 
 def reaped():
     """(pid, status) of every child that has ended."""
-    found = []
+    found: "list[tuple[int, int]]" = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -297,7 +333,18 @@ class Places:
         if spec is None:
             raise Refusal("unknown_job", "no job %s on this machine" % key)
         names = [service["name"] for service in spec.get("services", ())]
+        # Listing first: a network file system may remember for long what was not there.
+        place = self.home.job(key) + "/services"
+        if os.path.isdir(place):
+            os.listdir(place)
         return {"services": {name: self.look(key, name) for name in names}}
+
+    def door_of(self, request):
+        """The way to a port of a job that runs elsewhere; None for one of this machine."""
+        if "key" not in request:
+            return None
+        folder = self.home.job(checked_key(request["key"]))
+        return relay.Door(folder, request["port"]) if os.path.exists(folder + ELSEWHERE) else None
 
     def look(self, key, name):
         unknown: "dict[str, Any]" = {"state": "starting", "port": 0, "text": ""}

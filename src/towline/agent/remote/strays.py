@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from . import claims, descendants, endings, record
+from . import descendants, endings, record
 from .states import from_status, look, lost, result_of, settle
 
 LOCK_EVERY_S = 0.5
@@ -25,7 +25,6 @@ class Stray:
         self.text = ""
         self.takedown = None
         self.result = None
-        self.claim: "int | None" = None
 
 
 class Strays:
@@ -71,8 +70,6 @@ class Strays:
     def check_alone(self, stray):
         """Do what its supervisor would have done: the time limit, and nothing left behind."""
         now = time.monotonic()
-        if stray.claim is None:
-            stray.claim = claims.adopt(stray.job.key)
         limit = stray.spec.get("time_s", 0)
         if stray.result is None:
             stray.result = result_of(stray.pid)
@@ -122,7 +119,6 @@ class Strays:
 
     def end(self, stray, end):
         del self.strays[stray.job.key]
-        claims.let_go(stray.job.key, stray.claim)
         self.has_ended(stray.job.key, end)
 
     def children_ended(self, ended):

@@ -9,7 +9,8 @@ import os
 import time
 from typing import Any
 
-from . import record, trees
+from . import record, repacking, trees
+from .blobs import freshen
 from .home import HASH, checked_key
 from .refusal import Refusal
 
@@ -17,8 +18,6 @@ STEP_S = 0.01
 #: How many folders are measured for one answer.
 MOST_FOLDERS = 2000
 MOST_KNOWN = 50000
-#: A file whose time is younger than this need not be touched again.
-FRESH_S = 600
 RENEW_S = 1800
 BLOCK = 512
 
@@ -39,7 +38,6 @@ class Sweeping:
         """Our operations, and those of `others` that tell what is in use."""
         table = {"sizes": self.sizes, "sweep": self.sweep}
         table["start"] = noting(self.note_jobs, others["start"])
-        table["missing"] = noting(self.note_blobs, others["missing"])
         for name in ("have_snapshot", "snapshot"):
             table[name] = noting(self.note_snapshot, others[name])
         return table
@@ -49,27 +47,18 @@ class Sweeping:
     def note_snapshot(self, request):
         self.name(request.get("snapshot"))
         if request.get("base") is not None:
-            self.note_base(request["base"], request.get("entries"))
+            self.note_base(request["base"])
 
-    def note_base(self, base, entries):
-        """A difference relies on contents that nobody asks for by name."""
+    def note_base(self, base):
         self.name(base)
         if not os.path.exists(self.home.snapshot(base)):
             raise Refusal("no_base", "the snapshot %.12s is not on this machine" % base)
-        for entry in entries or ():
-            if isinstance(entry, list) and entry and is_hash(entry[-1]):
-                freshen(self.home.blob(entry[-1]))
 
     def note_jobs(self, request):
         for spec in request.get("jobs") or ():
             if isinstance(spec, dict):
                 self.name(spec.get("snapshot"))
                 self.name(spec.get("keep"))
-
-    def note_blobs(self, request):
-        for digest in request.get("hashes") or ():
-            if is_hash(digest):
-                freshen(self.home.blob(digest))
 
     def name(self, digest):
         if is_hash(digest) and digest not in self.named:
@@ -163,6 +152,9 @@ class Sweeping:
                 gone["blobs"] += 1
                 gone["bytes"] += size
             yield
+        count, freed = yield from repacking.swept(self.home, blobs, before, dry)
+        gone["blobs"] += count
+        gone["bytes"] += freed
         return gone
 
     def needed(self, without):
@@ -213,14 +205,6 @@ def noting(note, operation):
 
 def is_hash(digest):
     return isinstance(digest, str) and HASH.match(digest) is not None and len(digest) == 64
-
-
-def freshen(path):
-    try:
-        if os.stat(path).st_mtime < time.time() - FRESH_S:
-            os.utime(path)
-    except OSError:
-        pass
 
 
 def contents(home, digest):

@@ -21,6 +21,8 @@ class Tunnel:
         #: The request to answer once connected.
         self.dialling = request
         self.addresses = addresses
+        #: What is to be passed first where the port is another machine's.
+        self.door = None
         self.to_socket: "collections.deque[bytes]" = collections.deque()
         self.waiting = 0
         self.unacknowledged = 0
@@ -32,19 +34,18 @@ class Tunnel:
 class Tunnels:
     """`send` and `reply` go to the other side; `is_clogged` holds us back."""
 
-    def __init__(self, loop, send, reply, refuse, is_clogged):
+    def __init__(self, loop, send, reply, refuse, is_clogged, places):
         self.loop = loop
         self.send = send
         self.reply = reply
         self.refuse = refuse
         self.is_clogged = is_clogged
+        self.places = places
         self.tunnels = {}
-        #: The port that a service has now, which only this machine knows.
-        self.port_of = None
 
     def dial(self, request, _blob):
-        if "service" in request and self.port_of is not None:
-            request["port"] = self.port_of(request)
+        if "service" in request:
+            request["port"] = self.places.port_of(request)
         number, port = request.get("stream"), request.get("port")
         host = request.get("host", "127.0.0.1")
         if host not in LOCAL:
@@ -53,16 +54,20 @@ class Tunnels:
             raise Refusal("bad_request", "`port` is not a port")
         if not isinstance(number, (int, str)) or number in self.tunnels:
             raise Refusal("bad_request", "`stream` is missing or taken")
-        self.connect(Tunnel(number, request, list(LOCAL[host])))
+        tunnel = Tunnel(number, request, [(address, port) for address in LOCAL[host]])
+        tunnel.door = self.places.door_of(request)
+        if tunnel.door is not None:
+            tunnel.addresses = [tunnel.door.address]
+        self.connect(tunnel)
 
     def connect(self, tunnel):
         address = tunnel.addresses.pop(0)
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         tunnel.sock = socket.socket(family, socket.SOCK_STREAM)
         tunnel.sock.setblocking(False)
         tunnel.fd = tunnel.sock.fileno()
         self.tunnels[tunnel.number] = tunnel
-        problem = tunnel.sock.connect_ex((address, tunnel.dialling["port"]))
+        problem = tunnel.sock.connect_ex(address)
         if problem in (0, errno.EINPROGRESS):
             self.update(tunnel)
         else:
@@ -97,21 +102,42 @@ class Tunnels:
 
     def ready(self, tunnel, events):
         if tunnel.dialling is not None:
-            self.connected(tunnel)
+            self.connected(tunnel, events)
             return
         if events & WRITE:
             self.write(tunnel)
         if events & READ and self.tunnels.get(tunnel.number) is tunnel:
             self.read(tunnel)
 
-    def connected(self, tunnel):
+    def connected(self, tunnel, events):
         problem = tunnel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem:
             self.not_connected(tunnel, problem)
             return
+        if tunnel.door is not None:
+            self.pass_door(tunnel, events)
+            return
         request, tunnel.dialling = tunnel.dialling, None
         self.reply(request.get("id"), {})
         self.write(tunnel)
+
+    def pass_door(self, tunnel, events):
+        inside = None
+        try:
+            inside = tunnel.door.hear(tunnel.sock) if events & READ else None
+        except BlockingIOError:
+            pass
+        except OSError:
+            inside = False
+        if inside is False:
+            self.not_connected(tunnel, errno.ECONNREFUSED)
+            return
+        if inside:
+            tunnel.door = None
+            self.connected(tunnel, events)
+            return
+        # Connected, so there is nothing to wait for but words.
+        self.loop.watch(tunnel.fd, READ, lambda events: self.ready(tunnel, events))
 
     def read(self, tunnel):
         try:

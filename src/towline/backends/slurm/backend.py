@@ -12,12 +12,17 @@ from towline.backends.slurm.handover import handed_key, message, test_words
 from towline.backends.slurm.queue import Queue
 from towline.errors import AgentError, HostError, Impossible, NotFound
 from towline.model.events import ProcessEnded
-from towline.model.job import Ending, Job, Queueing, key_of
+from towline.model.job import Ending, Job, Queueing, State, key_of
 from towline.model.request import Request
-from towline.probes.slurm import complaint, is_full, is_passing
+from towline.probes.slurm import complaint, expected, is_full, is_passing
 
 #: A person waits for the answer; a Slurm that is too busy for it takes the job later.
 _CHECK_S = 10.0
+
+
+def _runs(job: Job) -> bool:
+    """Whether all its processes were seen to run, by an earlier Engine perhaps."""
+    return job.state in (State.RUNNING, State.STOPPING) and job.started is not None
 
 
 class Slurm:
@@ -69,6 +74,7 @@ class Slurm:
                 message=lambda root: message(self.engine_id, job, request, root),
                 snapshots=tuple(filter(None, (job.spec.snapshot, job.spec.keep))),
                 sent=again,
+                started=set(range(request.process_count)) if _runs(job) else set(),
                 ended=set(attempt.endings),
                 stop=job.stop_asked,
             )
@@ -108,6 +114,8 @@ class Slurm:
             )
         key = key_of(self.engine_id, job.id, job.attempt.number, rank)
         beside = ["srun", f"--jobid={number}", "--overlap", "--ntasks=1", "--nodes=1"]
+        if job.spec.queue and len(job.spec.queue.options) == 1 and job.attempt.nodes.get(rank):
+            beside.append(f"--nodelist={job.attempt.nodes[rank]}")
         async for item in run_beside(link, key, [*beside, "--export=ALL", *argv]):
             yield item
 
@@ -129,7 +137,7 @@ class Slurm:
             return ""
         error = answer["err"]
         if answer["code"] == 0 or is_passing(error) or is_full(error) or answer["code"] < 0:
-            return complaint(error).replace("allocation failure: ", "") if error else ""
+            return f"it goes into Slurm's queue: {expected(error)}" if error else ""
         raise Impossible(
             f"{cluster}: Slurm would refuse it: {complaint(error)}",
             hint=await self._what_there_is(queue) or "-o NAME=VALUE sets options of sbatch",

@@ -34,6 +34,8 @@ class Handed(Struct):
     #: An answer of sbatch is awaited.
     asking: bool = False
     started: set[int] = field(default_factory=set)
+    #: What is told of earlier runs than this one is old.
+    run: int = 0
     ended: set[int] = field(default_factory=set)
     #: Endings of processes that Slurm stopped: it is still to say why.
     evicted: dict[int, Ending] = field(default_factory=dict)

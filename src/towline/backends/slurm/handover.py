@@ -11,6 +11,7 @@ from towline.backends.variables import process_variables, shared_variables
 from towline.model.job import Job, Queueing, key_of
 from towline.model.odd_text import original
 from towline.model.request import Request
+from towline.model.service import orders_of
 
 #: Exit codes of the script itself, told from those of a command by there being no record of one.
 NOT_SHARED, NO_PYTHON = 97, 98
@@ -135,4 +136,5 @@ def spec(engine: str, job: Job, request: Request, rank: int) -> dict[str, Any]:
         "grace_s": asked.grace_s,
         "links": asked.links,
         "keep": asked.keep,
+        "services": orders_of(asked.services) if rank == 0 else [],
     }

@@ -106,9 +106,9 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def option_names(options: Mapping[str, Value]) -> dict[str, str]:
-    """Options by their long names, as text; `False` leaves one out."""
-    found = {}
+def option_names(options: Mapping[str, Value]) -> dict[str, str | None]:
+    """Options by their long names, as text; None leaves one out that was given elsewhere."""
+    found: dict[str, str | None] = {}
     for typed, value in options.items():
         name = typed.lstrip("-").replace("_", "-")
         name = _LETTERS.get(name, name) if len(name) == 1 else name
@@ -118,8 +118,8 @@ def option_names(options: Mapping[str, Value]) -> dict[str, str]:
             )
         if name in OURS:
             raise UsageError(f"the sbatch option {name!r} is Towline's own: {OURS[name]}")
-        if value is not False and str(value).lower() not in ("false", "no"):
-            found[name] = "" if value is True else str(value)
+        left_out = str(value).lower() in ("false", "no")
+        found[name] = None if left_out else "" if value is True else str(value)
         if "\n" in str(value) or "\0" in str(value):
             raise UsageError(f"the value of the sbatch option {name!r} has more than one line")
     return found
@@ -130,18 +130,23 @@ def sbatch_options(
 ) -> list[list[str]]:
     """The words for sbatch, one list per component; what is given with -o wins over all else."""
     defaults, chosen = option_names(cluster), option_names(given)
-    parts = components(request, {**defaults, **chosen})
+    parts = components(request, _present({**defaults, **chosen}))
     found = []
     for index, part in enumerate(parts):
-        options = {**defaults, **_needs(part, defaults), **_time(time_s), **chosen}
+        needs = _needs(part, _present(defaults))
+        options = _present({**defaults, **needs, **_time(time_s), **chosen})
         if index:
             options = {name: value for name, value in options.items() if name not in _WHOLE}
-        found.append([f"--ntasks={part.count}", *map(_word, options.items())])
+        words = [_word(name, value) for name, value in options.items()]
+        found.append([f"--ntasks={part.count}", *words])
     return found
 
 
-def _word(option: tuple[str, str]) -> str:
-    name, value = option
+def _present(options: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _word(name: str, value: str) -> str:
     return f"--{name}" if value.lower() in _MERE else f"--{name}={value}"
 
 

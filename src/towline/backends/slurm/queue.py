@@ -67,7 +67,8 @@ class Queue:
             return
         self.wanted[handed.key] = handed
         if self.driver.link is None:
-            self._tell(handed, self._silence())
+            if not handed.started:
+                self._tell(handed, self._silence())
         elif handed.sent:
             self._tasks.spawn(self._look(self.driver.link, [handed]))
         else:
@@ -222,15 +223,17 @@ class Queue:
                 self._evicted(handed, rank, ending)
             else:
                 self._end(handed, rank, ending)
-        elif seen["state"] == "running":
+        elif seen["state"] == "running" and seen.get("run", 0) >= handed.run:
             self._begin(handed, rank, seen.get("started", 0.0), seen)
         elif seen["state"] == "waiting" and rank in handed.started:
+            handed.run = seen.get("run", 0)
             self._requeued(handed)
 
     def _begin(self, handed: Handed, rank: int, at: float, seen: dict[str, Any]) -> None:
+        handed.run, handed.again = seen.get("run", 0), False
         if rank not in handed.started:
             handed.started.add(rank)
-            handed.reason, handed.again = "", False
+            handed.reason = ""
             node = seen.get("node", "")
             self.report(ProcessStarted(handed.job, handed.attempt, rank, at, node))
 
@@ -243,8 +246,9 @@ class Queue:
     def _requeued(self, handed: Handed) -> None:
         """Slurm will start it again by itself: same entry of the queue, same attempt."""
         handed.started.clear()
-        handed.again, handed.over_since = True, 0.0
-        self._tell(handed, "in Slurm's queue again")
+        handed.again, handed.over_since, handed.run = True, 0.0, handed.run + 1
+        handed.reason = "in Slurm's queue again"
+        self.report(AttemptWaits(handed.job, handed.attempt, handed.reason, again=True))
         self._soon()
 
     # --- what Slurm says ---------------------------------------------------------------------

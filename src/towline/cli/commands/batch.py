@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from towline.model.lines import Command
 
 #: Options of `tow run` that are about one job only, and those that mean something else here.
-NOT_FOR_MANY = ("title", "continued")
+NOT_FOR_MANY = ("title", "continued", "service", "logdir")
 ITS_OWN = ("help", "detach", "dry_run", "json")
 ACTIONS = ("list", "show", "log", "stop", "retry", "results")
 VALUED = (*run.VALUED, "--matrix", "--params", "--name", "--max-parallel", "--pack")

@@ -11,6 +11,7 @@ EXAMPLES = """
 tow log 12
 tow log -f last
 tow log --stderr --tail 10000 12
+tow log --service tensorboard 12
 """
 
 
@@ -23,6 +24,7 @@ def parser() -> Parser:
     )
     parser.add_argument("job", metavar="JOB", help=JOB_HELP)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ended")
+    parser.add_argument("--service", metavar="NAME", help="that of a service of the job instead")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--stdout", action="store_true", help="only its stdout")
     only.add_argument("--stderr", action="store_true", help="only its stderr")
@@ -43,5 +45,6 @@ def main(args: list[str]) -> int:
         stream=stream,
         tail=options.tail,
         until_end=options.follow,
+        service=options.service,
     )
     return following.run()

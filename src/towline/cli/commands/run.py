@@ -28,6 +28,7 @@ PASSED_ON = {
     "priority": (("--priority",), "N", "before jobs of lower priority (default: 0)"),
     "continued": (("--continue",), "JOB", "start with what this job left in its $KEEP_DIR"),
     "setup": (("--setup",), "TEXT", "shell text to run first, e.g. 'source env/bin/activate'"),
+    "logdir": (("--logdir",), "PATH", "what `--service tensorboard` shows (default: its folder)"),
 }
 #: Those for clusters with a queue of their own.
 FOR_QUEUES = {
@@ -39,6 +40,7 @@ REPEATED = {
     "include": ("PATTERN", "send this too, although git ignores it; may be repeated"),
     "exclude": ("PATTERN", "do not send this; may be repeated"),
     "back": ("PATH", "bring only this home, not all it made; may be repeated"),
+    "service": ("COMMAND", "run this beside it: tensorboard, or what serves on $PORT; repeatable"),
 }
 VALUED = (
     "-e",
@@ -53,6 +55,7 @@ tow run python train.py --lr 0.1
 tow run -c lab -r '[2:gtx1070]' -- python train.py
 tow run -c lab --gpus 1 --mem 10G -t baseline -d python train.py
 tow run --dry-run -c lab --gpus 2 python train.py
+tow run -c lab --service tensorboard --logdir runs python train.py
 """
 
 
@@ -145,6 +148,8 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     if "continued" in ask:
         ask["continued"] = job_number(Engine(), ask["continued"])
     ask.update({name: value for name in REPEATED if (value := getattr(options, name))})
+    if "service" in ask:
+        ask["services"] = ask.pop("service")
     ask.update(_queue_ask(options))
     if options.exclusive:
         ask["exclusive"] = True

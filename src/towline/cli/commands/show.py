@@ -66,6 +66,7 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
         "attempt": attempt,
         "setup": job.get("setup") or "",
         "sets": ", ".join(job.get("env") or []),
+        "services": ", ".join(job.get("services") or []),
         "time limit": format_duration(job["time_s"]) if job.get("time_s") else "",
         "submitted": ago(job["submitted"], now),
         "ran for": duration(job, now),

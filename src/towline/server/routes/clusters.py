@@ -8,6 +8,8 @@ from litestar import Request, Response, delete, get, post
 from litestar.response import Stream
 
 from towline.config.edit import add_cluster, remove_cluster
+from towline.config.settings import SlurmCluster
+from towline.engine.ask import checked_folder
 from towline.engine.desk import Desk, login_of
 from towline.engine.doctor import examine
 from towline.engine.follow import Frame
@@ -20,6 +22,14 @@ class NewCluster(msgspec.Struct, forbid_unknown_fields=True):
     machines: list[str]
     setup: str = ""
     cwd: str = "/"
+
+
+class SlurmAsk(msgspec.Struct, forbid_unknown_fields=True):
+    """The access node of a Slurm that need not be configured."""
+
+    cwd: str
+    host: str
+    folder: str = SlurmCluster().folder
 
 
 class Redial(msgspec.Struct):
@@ -59,6 +69,16 @@ async def add(request: Request[Any, Any, Any]) -> Stream:
         yield {"done": True}, b""
 
     return frames(stream())
+
+
+@post("/v1/clusters/slurm", status_code=200)
+async def ad_hoc_slurm(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """The name of the cluster behind an access node, in the configuration or not."""
+    desk: Desk = request.app.state.desk
+    ask = await body_as(request, SlurmAsk)
+    config = desk.intake.config(checked_folder(ask.cwd))
+    given = SlurmCluster(host=ask.host, folder=ask.folder)
+    return answer({"cluster": await desk.clusters.ad_hoc_slurm(given, config)})
 
 
 @delete("/v1/clusters/{name:str}", status_code=200)
@@ -111,4 +131,4 @@ async def doctor(request: Request[Any, Any, Any]) -> Stream:
     return frames(stream())
 
 
-ROUTES = [list_clusters, add, remove, list_machines, login, redial, doctor]
+ROUTES = [list_clusters, add, ad_hoc_slurm, remove, list_machines, login, redial, doctor]

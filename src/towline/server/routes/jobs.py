@@ -40,7 +40,7 @@ async def run(request: Request[Any, Any, Any]) -> Stream:
         if isinstance(job, dict):
             yield job, b""
             return
-        follower = Follower(desk.engine, desk.machines, job, {}, _BOTH, first_attempt=1)
+        follower = _follower(desk, job, {}, _BOTH, first_attempt=1)
         async for frame in follower.frames():
             yield frame
 
@@ -59,6 +59,21 @@ async def _submit_with_login(desk: Desk, ask: JobAsk, key: str) -> int | dict[st
             raise
         body = {"code": error.code, "text": error.text, "hint": error.hint, "login": login}
         return {"error": body, "exit": error.exit_code}
+
+
+def _follower(
+    desk: Desk, job: int, offsets: dict[str, int], streams: tuple[str, ...], first_attempt: int = 0
+) -> Follower:
+    return Follower(
+        desk.engine,
+        desk.machines,
+        job,
+        offsets,
+        streams,
+        first_attempt,
+        news=desk.services.news,
+        silence=desk.silence,
+    )
 
 
 @post("/v1/jobs", status_code=200)
@@ -109,21 +124,34 @@ async def log(request: Request[Any, Any, Any], job_id: int) -> Stream:
     streams = _BOTH if wanted == "all" else (wanted,)
     if not set(streams) <= set(_BOTH):
         raise UsageError(f"there is no stream {wanted!r}", hint="out, err or all")
+    following = request.query_params.get("follow") == "1"
+    if service := request.query_params.get("service"):
+        return frames(desk.services.log(job_id, service, _offset(request), following))
     offsets = await _offsets(desk, request, job_id, streams)
-    if request.query_params.get("follow") == "1":
-        return frames(Follower(desk.engine, desk.machines, job_id, offsets, streams).frames())
+    if following:
+        return frames(_follower(desk, job_id, offsets, streams).frames())
     return frames(read_once(desk.engine, desk.machines, job_id, offsets, streams))
+
+
+def _offset(request: Request[Any, Any, Any]) -> int:
+    """How much of a service's output the client has already."""
+    return _given(request).get("0.0.out", 0)
+
+
+def _given(request: Request[Any, Any, Any]) -> dict[str, int]:
+    text = request.query_params.get("from") or "{}"
+    try:
+        return msgspec.json.decode(text, type=dict[str, int])
+    except msgspec.DecodeError as error:
+        raise UsageError(f"`from` is wrong: {error}") from None
 
 
 async def _offsets(
     desk: Desk, request: Request[Any, Any, Any], job_id: int, streams: tuple[str, ...]
 ) -> dict[str, int]:
     """Where to go on: what the client has already, or so many bytes before the end."""
-    if text := request.query_params.get("from"):
-        try:
-            return msgspec.json.decode(text, type=dict[str, int])
-        except msgspec.DecodeError as error:
-            raise UsageError(f"`from` is wrong: {error}") from None
+    if request.query_params.get("from"):
+        return _given(request)
     tail = number(request, "tail", 0)
     job = desk.engine.job(job_id)
     if tail <= 0 or job.attempt is None:

@@ -1,0 +1,52 @@
+"""`tow services`: what runs beside jobs, and where to look at it."""
+
+from __future__ import annotations
+
+from towline.cli.client import with_query
+from towline.cli.engine import Engine
+from towline.cli.jobs import job_number
+from towline.cli.options import JOB_HELP, Parser
+from towline.cli.table import show_table
+from towline.cli.terminal import say, say_json
+
+COLOUR_OF = {"up": "green", "failed": "red", "unreachable": "yellow"}
+EXAMPLES = """
+tow services
+tow services 12
+"""
+
+
+def parser() -> Parser:
+    parser = Parser(
+        "services",
+        "[--json] [JOB]",
+        "List the services of jobs that have not ended, such as TensorBoard, with their URLs.",
+        EXAMPLES,
+    )
+    parser.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
+    parser.add_json()
+    return parser
+
+
+def main(args: list[str]) -> int:
+    options = parser().read(args)
+    engine = Engine()
+    job = None if options.job is None else job_number(engine, options.job)
+    answer = engine.call("GET", with_query("/v1/services", job=job))
+    if options.json:
+        say_json(answer)
+    elif not answer["services"]:
+        say("no services: tow run --service tensorboard COMMAND starts one")
+    else:
+        rows = [
+            [
+                str(seen["job"]),
+                seen["name"],
+                seen["machine"],
+                (seen["state"], COLOUR_OF.get(seen["state"], "")),
+                seen["text"] if seen["state"] in ("failed", "unreachable") else seen["url"],
+            ]
+            for seen in answer["services"]
+        ]
+        show_table(["JOB", "SERVICE", "MACHINE", "STATE", "URL"], rows)
+    return 0

@@ -1,0 +1,140 @@
+"""Following a submitted job: where its TensorBoard is, and what Ctrl-C and a dead network ask."""
+
+from __future__ import annotations
+
+import signal
+
+from towline.cli.follow import INTERRUPTED_CODE, Follow, asked
+from towline.cli.terminal import interactive, note, paint, tell
+from towline.model.units import format_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+    from towline.cli.engine import Engine
+    from towline.cli.follow import Frames
+
+
+class SubmitFollow(Follow):
+    """Goes on until the job ended, or until a person says otherwise."""
+
+    def __init__(
+        self, engine: Engine, ask: dict[str, Any], key: str, patience_s: float = 120.0
+    ) -> None:
+        super().__init__(engine, ask=ask, key=key)
+        #: How long the network may be away before a person is asked.
+        self.patience_s = patience_s
+        #: True when it was away for that long.
+        self.away = False
+        self.cancelled = False
+        #: The address of its TensorBoard here, once that is up.
+        self.url = ""
+        self.machines: list[str] = []
+
+    def run(self) -> int:
+        if interactive():
+            signal.signal(signal.SIGALRM, self._waited_long)
+        try:
+            return super().run()
+        finally:
+            self._heard()
+
+    # --- what is shown -----------------------------------------------------------------------
+
+    def _frames(self) -> Frames:
+        # A new connection to the Engine tells anew what is broken.
+        self._heard()
+        return super()._frames()
+
+    def _show(self, header: dict[str, Any], blob: bytes) -> bool:
+        if header.get("broken"):
+            self._unheard()
+        elif "broken" in header or "stream" in header or "job" in header:
+            self._heard()
+        if header.get("service", {}).get("state") == "up" and header["service"].get("url"):
+            if self._is_new(header):
+                self._show_url(header["service"]["url"])
+            return False
+        over = super()._show(header, blob)
+        if "job" in header:
+            self._show_machines(header["job"])
+        if header.get("broken") is False and self.url:
+            self._show_url(self.url)
+        return over
+
+    def _show_url(self, url: str) -> None:
+        self.output.clear_bar()
+        self.url = url
+        tell(f"TensorBoard: {paint(url, 'bold', 2)}")
+
+    def _show_machines(self, job: dict[str, Any]) -> None:
+        machines = job.get("machines") or []
+        if job["state"] == "running" and machines != self.machines:
+            self.machines = machines
+            note(f"job {job['id']} · {self.cluster} · runs on {', '.join(machines)}")
+
+    def _ended(self, view: dict[str, Any]) -> int:
+        code = super()._ended(view)
+        if self.url:
+            note(f"its TensorBoard has ended with it; to look again: tow tensorboard {self.job_id}")
+        return code
+
+    # --- the network -------------------------------------------------------------------------
+
+    def _unheard(self) -> None:
+        asking = interactive() and not self.cancelled
+        if asking and not any(signal.getitimer(signal.ITIMER_REAL)):
+            signal.setitimer(signal.ITIMER_REAL, self.patience_s)
+
+    def _heard(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self.away = False
+
+    def _waited_long(self, number: int, frame: FrameType | None) -> None:
+        if not self.writing:
+            self.away = True
+            raise KeyboardInterrupt
+
+    # --- what a person is asked --------------------------------------------------------------
+
+    def _interrupted(self) -> int | None:
+        """What to exit with after Ctrl-C, or after too long without a network; None: go on."""
+        away = self.away
+        self._heard()
+        self.writing = self.interrupted = False
+        if self.job_id is None or not interactive():
+            return super()._interrupted()
+        if self.cancelled:
+            note(f"job {self.job_id} is being cancelled: tow status")
+            return INTERRUPTED_CODE
+        self.output.clear_bar()
+        while True:
+            try:
+                answer = asked(self._question(away)).strip().lower()
+            except KeyboardInterrupt:
+                tell("")
+                return self._detach(INTERRUPTED_CODE)
+            if answer in ("y", "yes"):
+                self._cancel(away)
+                return None
+            if answer in ("n", "no"):
+                # Told again, so that it need not be looked for.
+                self.services = {}
+                return None
+            if answer in ("d", "\x04"):
+                return self._detach(INTERRUPTED_CODE)
+
+    def _question(self, away: bool) -> str:
+        silent = f"{self.cluster} could not be reached for {format_duration(self.patience_s)}.\n"
+        return (
+            f"\n{silent if away else ''}Cancel job {self.job_id}? "
+            "[y]es, [n]o (keep it and go on following), Ctrl-C leaves: "
+        )
+
+    def _cancel(self, away: bool) -> None:
+        self.engine.call("POST", "/v1/jobs/stop", {"ids": [self.job_id]}, repeat=True)
+        self.cancelled = True
+        if away:
+            note(f"job {self.job_id} is cancelled as soon as {self.cluster} answers")

@@ -1,0 +1,290 @@
+"""What `submit` asks of the Engine, what it shows, and what it asks a person."""
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.stub import Stub, answer, job, out, stream
+from cli.test_follow import OnTerminal
+from testbed.tow import Tow
+from towline.cli.compat import submit_follow
+from towline.cli.engine import Engine
+
+END = {"end": job(state="done")}
+URL = "http://localhost:20123"
+BOARD = {"job": 12, "name": "tensorboard", "state": "up", "text": "", "url": URL}
+UP = {"note": f"tensorboard: {URL}", "service": BOARD}
+BROKEN = {"note": "cedar: does not answer; the job goes on, trying again", "broken": True}
+MENDED = {"note": "connected again", "broken": False}
+QUESTION = "Cancel job 12? [y]es, [n]o"
+CLUSTER = "slurm:me@cedar"
+
+
+@pytest.fixture
+def submit(tow: Tow, stub: Stub) -> Tow:
+    """`submit` in a folder with a `cedar.json`."""
+    tow.program = [tow.program[0], "-m", "towline.cli.compat.submit"]
+    cedar = {"host": "me@cedar", "sbatch": {"--mem": "16G"}, "setup": ["source env", "true"]}
+    (tow.folder / "cedar.json").write_text(json.dumps(cedar))
+    stub.on("POST /v1/clusters/slurm", answer({"cluster": CLUSTER}))
+    stub.on("GET /v1/clusters", answer({"clusters": [{"name": "local"}, {"name": "big"}]}))
+    stub.on("POST /v1/run", stream({"job": job()}, END))
+    return tow
+
+
+def asked(stub: Stub) -> dict[str, Any]:
+    found: dict[str, Any] = stub.asked_of("POST /v1/run")[-1].json
+    return found
+
+
+@pytest.mark.parametrize(
+    "typed", [["-c=cedar.json"], ["-c", "cedar.json"], ["--config=cedar.json"]]
+)
+def test_the_file_says_where_and_how(submit: Tow, stub: Stub, typed: list[str]) -> None:
+    done = submit(*typed, "python", "main.py", "-c", "5", "--sbatch_json")
+    assert done.returncode == 0, done.stderr
+    (made,) = stub.asked_of("POST /v1/clusters/slurm")
+    assert made.json == {"cwd": str(submit.folder), "host": "me@cedar"}
+    ask = asked(stub)
+    assert ask["argv"] == ["python", "main.py", "-c", "5", "--sbatch_json"]
+    assert (ask["cluster"], ask["cwd"]) == (CLUSTER, str(submit.folder))
+    assert ask["options"] == {"--mem": "16G"}
+    assert ask["setup"] == "source env\n(exit $?) || exit\ntrue"
+    assert ask["services"] == ["tensorboard"]
+
+
+def test_options_of_the_command_line_are_laid_over_those_of_the_file(
+    submit: Tow, stub: Stub
+) -> None:
+    given = {"--mem": "20G", "-n": 1, "--requeue": True, "--signal": "USR1@60", "nice": 5}
+    submit("-c=cedar.json", f"--sbatch_json={json.dumps(given)}", "x")
+    ask = asked(stub)
+    assert ask["options"] == {"--mem": "20G", "nice": "5"}
+    assert (ask["requeue"], ask["signal"]) == (True, "USR1@60")
+
+
+@pytest.mark.parametrize(
+    ("words", "services"),
+    [
+        (["x"], ["tensorboard"]),
+        (["--tensorboard", "x"], ["tensorboard"]),
+        (["--no-tensorboard", "x"], None),
+        (["--tensorboard=False", "x"], None),
+        (["--tensorboard", "False", "x"], None),
+        (["--tensorboard=true", "x"], ["tensorboard"]),
+        (["--tensorboard", "True", "x"], ["tensorboard"]),
+        (["--no-tensorboard", "--", "x"], None),
+    ],
+)
+def test_tensorboard_is_there_unless_it_is_not_wanted(
+    submit: Tow, stub: Stub, words: list[str], services: list[str] | None
+) -> None:
+    assert submit("-c=cedar.json", *words).returncode == 0
+    assert asked(stub)["argv"] == ["x"]
+    assert asked(stub).get("services") == services
+
+
+def test_a_configured_cluster_is_used_by_its_name(submit: Tow, stub: Stub) -> None:
+    assert submit("-c", "big", "x").returncode == 0
+    assert asked(stub)["cluster"] == "big"
+    assert stub.asked_of("POST /v1/clusters/slurm") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "-c/--config"),
+        (["x"], "-c/--config"),
+        (["-c=cedar.json"], "which command?"),
+        (["-c=none.json", "x"], "there is no file none.json"),
+        (["-c", "huge", "x"], "there is no cluster 'huge'"),
+        (["-c=cedar.json", "--sbatch_json={--mem:", "20G}", "x"], "--sbatch_json is not JSON"),
+        (["-c=cedar.json", '--sbatch_json={"-o": "f"}', "x"], "is Towline's own"),
+        (["-c=cedar.json", "--patience", "0", "x"], "--patience"),
+        (["-c=cedar.json", "--bord", "x"], "--bord"),
+    ],
+)
+def test_what_is_typed_wrong_is_told_and_nothing_submitted(
+    submit: Tow, stub: Stub, words: list[str], told: str
+) -> None:
+    done = submit(*words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("submit: ") and told in done.stderr
+    assert len(done.stderr.splitlines()) <= 3
+    assert stub.asked_of("POST /v1/run") == []
+
+
+def test_the_address_of_tensorboard_is_told_once_and_the_output_stays_clean(
+    submit: Tow, stub: Stub
+) -> None:
+    frames = [{"job": job()}, UP, out("one\n"), UP]
+    stub.on("POST /v1/run", stream(*frames, broken=True))
+    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, UP, out("two\n", 4), END))
+    done = submit("-c=cedar.json", "x")
+    assert (done.returncode, done.stdout) == (0, "one\ntwo\n")
+    lines = done.stderr.splitlines()
+    assert lines[:2] == ["job 12 · lab · runs on gpu1", f"TensorBoard: {URL}"]
+    assert done.stderr.count(URL) == 1
+    assert "tow tensorboard 12" in lines[-1]
+
+
+def test_missing_tensorboard_is_a_remark(submit: Tow, stub: Stub) -> None:
+    failed = {**BOARD, "state": "failed", "text": "pip install tensorboard"}
+    missing = {"note": "tensorboard does not run: pip install tensorboard", "service": failed}
+    stub.on("POST /v1/run", stream({"job": job()}, missing, END))
+    done = submit("-c=cedar.json", "x")
+    assert done.returncode == 0
+    assert "pip install tensorboard" in done.stderr
+    assert "TensorBoard:" not in done.stderr and "tow tensorboard" not in done.stderr
+
+
+def test_a_broken_network_is_told_and_the_address_again_when_it_is_back(
+    submit: Tow, stub: Stub
+) -> None:
+    frames = [{"job": job()}, UP, out("one\n"), BROKEN, MENDED, out("two\n", 4), END]
+    stub.on("POST /v1/run", stream(*frames))
+    done = submit("-c=cedar.json", "x")
+    assert done.stdout == "one\ntwo\n"
+    assert "does not answer; the job goes on" in done.stderr
+    assert done.stderr.count(URL) == 2
+
+
+def held(stub: Stub, *frames: Any) -> None:
+    """A job that goes on until it is stopped."""
+    stub.on("POST /v1/run", stream({"job": job()}, UP, *frames, hold=threading.Event()))
+
+
+def test_ctrl_c_and_yes_stops_the_job(submit: Tow, stub: Stub) -> None:
+    held(stub, out("begun\n"))
+    stub.on("POST /v1/jobs/stop", answer({"jobs": [job(state="stopping")]}))
+    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, {"end": job(state="stopped")}))
+    terminal = OnTerminal(submit, "-c=cedar.json", "x")
+    try:
+        terminal.waits_for_output()
+        terminal.interrupts()
+        terminal.sees(QUESTION)
+        terminal.types("maybe\ny\n")
+        terminal.sees("job 12 stopped")
+    finally:
+        code = terminal.close()
+    assert code == 130
+    assert stub.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12]}
+
+
+def test_ctrl_c_and_no_goes_on_where_it_was_and_tells_the_address_again(
+    submit: Tow, stub: Stub
+) -> None:
+    held(stub, out("begun\n"))
+    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, UP, out("more\n", 6), END))
+    terminal = OnTerminal(submit, "-c=cedar.json", "x")
+    try:
+        terminal.waits_for_output()
+        terminal.sees(URL)
+        terminal.interrupts()
+        terminal.sees(QUESTION)
+        terminal.types("no\n")
+        terminal.sees("job 12 done")
+    finally:
+        code = terminal.close()
+    assert code == 0
+    assert terminal.seen.count(URL) == 2
+    (again,) = stub.asked_of("GET /v1/jobs/12/log")
+    assert json.loads(again.query["from"]) == {"0.0.out": 6}
+    assert stub.asked_of("POST /v1/jobs/stop") == []
+
+
+def test_second_ctrl_c_leaves_the_job_and_says_how_to_come_back(submit: Tow, stub: Stub) -> None:
+    held(stub, out("begun\n"))
+    terminal = OnTerminal(submit, "-c=cedar.json", "x")
+    try:
+        terminal.waits_for_output()
+        terminal.interrupts()
+        terminal.sees(QUESTION)
+        terminal.interrupts()
+        terminal.sees("job 12 goes on: tow attach 12")
+    finally:
+        code = terminal.close()
+    assert code == 130
+    assert stub.asked_of("POST /v1/jobs/stop") == []
+
+
+def test_ctrl_c_while_it_is_being_cancelled_leaves(submit: Tow, stub: Stub) -> None:
+    held(stub, out("begun\n"))
+    stub.on("POST /v1/jobs/stop", answer({"jobs": [job(state="stopping")]}))
+    still = stream({"job": job()}, {"note": "stopping"}, hold=threading.Event())
+    stub.on("GET /v1/jobs/12/log", still)
+    terminal = OnTerminal(submit, "-c=cedar.json", "x")
+    try:
+        terminal.waits_for_output()
+        terminal.interrupts()
+        terminal.sees(QUESTION)
+        terminal.types("yes\n")
+        terminal.sees("· stopping")
+        terminal.interrupts()
+        terminal.sees("job 12 is being cancelled: tow status")
+    finally:
+        code = terminal.close()
+    assert code == 130
+
+
+def test_network_that_stays_away_asks_the_same_question(submit: Tow, stub: Stub) -> None:
+    held(stub, out("begun\n"), BROKEN)
+    back = stream({"job": job()}, UP, out("more\n", 6), END)
+    stub.on("GET /v1/jobs/12/log", back)
+    terminal = OnTerminal(submit, "-c=cedar.json", "--patience", "0.2", "x")
+    try:
+        terminal.sees(f"lab could not be reached for 0.2 s.\r\n{QUESTION}")
+        terminal.types("n\n")
+        terminal.sees("job 12 done")
+    finally:
+        code = terminal.close()
+    assert code == 0
+    assert terminal.seen.count(URL) == 2
+
+
+def test_job_can_be_cancelled_while_the_network_is_away(submit: Tow, stub: Stub) -> None:
+    held(stub, out("begun\n"), BROKEN)
+    stub.on("POST /v1/jobs/stop", answer({"jobs": [job(state="stopping")]}))
+    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, {"end": job(state="stopped")}))
+    terminal = OnTerminal(submit, "-c=cedar.json", "--patience", "0.2", "x")
+    try:
+        terminal.sees(QUESTION)
+        terminal.types("yes\n")
+        terminal.sees("job 12 is cancelled as soon as lab answers")
+    finally:
+        code = terminal.close()
+    assert code == 130
+
+
+def test_network_that_is_back_in_time_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submit_follow, "interactive", lambda: True)
+    follow = submit_follow.SubmitFollow(Engine(), {}, "key", 1000.0)
+    for back in (MENDED, out("more\n"), {"job": job()}):
+        header, blob = back if isinstance(back, tuple) else (back, b"")
+        follow._show(BROKEN, b"")
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+        follow._show(header, blob)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_without_a_terminal_nothing_is_asked(submit: Tow, stub: Stub) -> None:
+    held(stub, out("begun\n"), BROKEN)
+    process = submit.popen("-c=cedar.json", "--patience", "0.1", "x")
+    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "job 12 goes on: tow attach 12" in said
+    assert "Cancel" not in said
+
+
+def test_the_example_is_understood(submit: Tow, stub: Stub) -> None:
+    example = Path(__file__).parents[2] / "examples" / "cluster-tools"
+    done = submit("-c=cedar.json", "python", "main.py", cwd=example)
+    assert done.returncode == 0, done.stderr
+    assert stub.asked_of("POST /v1/clusters/slurm")[0].json["host"] == "me@cedar.example.org"
+    assert asked(stub)["options"] == {"--mem": "16G", "--time": "3:00:00"}

@@ -1,0 +1,99 @@
+"""A Slurm that no configuration names: known by its access node."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from towline.backends.machines import Membership
+from towline.config.paths import home_paths
+from towline.config.settings import Config, MachinesCluster, SlurmCluster
+from towline.engine.clusters import Clusters
+from towline.errors import UsageError
+from towline.hosts.ssh import SshHost
+from towline.store.store import Store
+
+SSH_CONFIG = "Host cedar\n  HostName 10.9.8.7\n  User me\n"
+FOLDER = "/scratch/me"
+
+
+class Watched:
+    """Stands for the machines and their queues: keeps what they were told."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Membership] = {}
+        self.drivers: dict[str, Any] = {}
+        self.queues: list[str] = []
+        self.report = print
+
+    def watch(self, member: Membership) -> None:
+        self.members[member.host.name] = member
+        self.drivers[member.host.name] = member
+
+    def join(self, cluster: str) -> None:
+        self.queues.append(cluster)
+
+
+class Bench:
+    def __init__(self, folder: Path) -> None:
+        self.paths = home_paths()
+        self.store = Store(str(folder / "store.db"))
+        self.restart()
+
+    def restart(self) -> None:
+        self.watched = Watched()
+        self.clusters = Clusters(self.watched, self.store, self.paths)  # type: ignore[arg-type]
+        self.clusters.slurm = self.watched  # type: ignore[assignment]
+
+    def ad_hoc(self, host: str, folder: str = "~/.towline", **configured: SlurmCluster) -> str:
+        config = Config(clusters={"lab": MachinesCluster(["gpu1"]), **configured})
+        given = SlurmCluster(host=host, folder=folder)
+        return asyncio.run(self.clusters.ad_hoc_slurm(given, config))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    (tmp_path / "ssh_config").write_text(SSH_CONFIG)
+    monkeypatch.setenv("TOWLINE_SSH_CONFIG", str(tmp_path / "ssh_config"))
+    monkeypatch.setenv("TOWLINE_HOME", str(tmp_path))
+    return Bench(tmp_path)
+
+
+def test_it_is_called_after_its_access_node(bench: Bench) -> None:
+    name = bench.ad_hoc("me@cedar.example.org")
+    assert name == "slurm:me@cedar.example.org"
+    assert bench.watched.queues == [name]
+    host = bench.watched.members[name].host
+    assert isinstance(host, SshHost) and host.destination == "me@cedar.example.org"
+
+
+def test_two_names_of_one_access_node_share_one_queue(bench: Bench) -> None:
+    name = bench.ad_hoc("cedar")
+    assert [bench.ad_hoc(host) for host in ("me@10.9.8.7", "me@cedar", "cedar")] == [name] * 3
+    assert bench.watched.queues == [name]
+    others = {bench.ad_hoc("eve@cedar"), bench.ad_hoc("me@cedar:23"), bench.ad_hoc("cedar", FOLDER)}
+    assert len(others | {name}) == 4
+
+
+def test_one_that_is_configured_is_that_one(bench: Bench) -> None:
+    assert bench.ad_hoc("me@10.9.8.7", big=SlurmCluster(host="cedar")) == "big"
+    assert bench.ad_hoc("cedar", big=SlurmCluster(host="me@cedar", folder=FOLDER)) == "big"
+    assert bench.ad_hoc("cedar", FOLDER, big=SlurmCluster(host="cedar")) != "big"
+
+
+def test_it_is_there_again_after_a_restart(bench: Bench) -> None:
+    name = bench.ad_hoc("cedar", FOLDER)
+    bench.restart()
+    assert bench.clusters.remembered(name) == SlurmCluster(host="cedar", folder=FOLDER)
+    assert bench.ad_hoc("me@cedar", FOLDER) == name
+    bench.clusters.rejoin({name})
+    assert bench.watched.queues == [name]
+    assert bench.watched.members[name].root == FOLDER
+    assert bench.clusters.remembered("slurm:other") is None
+
+
+def test_what_cannot_be_a_machine_is_refused_and_nothing_joined(bench: Bench) -> None:
+    with pytest.raises(UsageError):
+        bench.ad_hoc("-oProxyCommand=x")
+    assert bench.store.clusters() == {}

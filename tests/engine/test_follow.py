@@ -1,0 +1,85 @@
+"""Following a job over a network that breaks: it is told, and told again when it is back."""
+
+import asyncio
+from pathlib import Path
+
+from towline.backends.fake import FakeBackend
+from towline.engine.engine import Engine
+from towline.engine.follow import Follower
+from towline.errors import Unreachable
+from towline.model.events import MachineSeen
+from towline.model.job import Ending, Job, JobSpec, Queueing, State
+from towline.model.machine import Machine
+from towline.store.store import Store
+
+
+class Cut(FakeBackend):
+    """Cannot be reached at first; then there is nothing to read, and at last the end."""
+
+    tries = 0
+    waits: list[bool]
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        self.waits = [*getattr(self, "waits", []), wait]
+        self.tries += 1
+        if self.tries == 1:
+            raise Unreachable("gpu1: does not answer")
+        if self.tries == 2:
+            return b"", False
+        if self.tries == 3:
+            self.end(job.id, 1, rank, Ending(code=0, ended=1.0))
+        return b"", True
+
+
+def test_what_is_back_is_told_although_there_is_nothing_to_read(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        engine = Engine(Store(str(tmp_path / "store.db")))
+        backend = engine.backend = Cut(engine.report)
+        turning = asyncio.create_task(engine.run())
+        engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
+        [number] = await engine.submit(
+            [JobSpec(argv=("true",), cluster="lab", owner="me", request="[]")]
+        )
+        await engine.job_where(number, lambda job: job.state is State.RUNNING)
+        follower = Follower(engine, backend, number, {}, ("out",))
+        frames = [header async for header, _ in follower.frames()]
+        assert [header["broken"] for header in frames if "broken" in header] == [True, False]
+        # Whoever waited for output would not hear that it is back.
+        assert backend.waits == [True, False, True]
+        turning.cancel()
+        engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_network_that_breaks_while_a_job_is_in_a_queue_is_told(tmp_path: Path) -> None:
+    silent = iter(["", "cedar: does not answer", "cedar: does not answer", ""])
+
+    async def scenario() -> None:
+        engine = Engine(Store(str(tmp_path / "store.db")))
+        slurm = Queueing(kind="slurm")
+        queued = Job(
+            id=1,
+            spec=JobSpec(argv=("true",), cluster="cedar", owner="me", request="[]", queue=slurm),
+            state=State.STARTING,
+            submitted=0.0,
+            reason="in Slurm's queue",
+        )
+        engine.core.jobs[1] = queued
+
+        def silence(job: Job) -> str:
+            return next(silent)
+
+        follower = Follower(engine, FakeBackend(engine.report), 1, {}, ("out",), silence=silence)
+        told = []
+        async for header, _ in follower.frames():
+            if "note" in header:
+                told.append(header)
+            if header.get("broken") is False:
+                break
+        assert [header.get("broken") for header in told] == [None, True, False]
+        engine.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,204 @@
+"""Each service has a port here: the same one for the job's life, over restarts of the Engine."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from towline.backends.fake import FakeBackend
+from towline.backends.machines import Machines
+from towline.engine.engine import Engine
+from towline.engine.services import Services
+from towline.errors import AgentError, NotFound, Unreachable
+from towline.model.events import MachineSeen
+from towline.model.job import Ending, JobSpec, State
+from towline.model.machine import Machine
+from towline.model.service import Service
+from towline.store.store import Store
+
+MACHINE = Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))
+SPEC = JobSpec(argv=("true",), cluster="lab", owner="me", services=(Service("web", "serve"),))
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("towline.engine.services._LATER_S", 0.05)
+
+
+class Far:
+    """The machine as services see it: how they stand there, and whether their ports answer."""
+
+    def __init__(self) -> None:
+        self.standing: dict[str, Any] = {"state": "starting", "port": 0}
+        self.printed = b""
+        self.open = True
+        self.away = False
+        self.dialled: list[dict[str, Any]] = []
+        self.drivers: dict[str, Any] = {}
+
+    async def tunnel(self, job: object, rank: int) -> "Far":
+        if self.away:
+            raise Unreachable("gpu1: no answer")
+        return self
+
+    async def ask(self, op: str, **where: Any) -> tuple[dict[str, Any], bytes]:
+        self.dialled.append(where)
+        if not self.open:
+            raise AgentError("port 8000: connection refused")
+        return {}, b""
+
+    def send(self, header: dict[str, Any]) -> None:
+        pass
+
+
+class Backend(FakeBackend):
+    far: Far
+
+    async def file_operation(
+        self, job: Any, rank: int, op: str, blob: bytes = b"", **fields: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        if self.far.away:
+            raise Unreachable("gpu1: no answer")
+        return {"services": {"web": self.far.standing}}, b""
+
+    async def read_log(
+        self, job: Any, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        assert stream == "services/web.log"
+        return self.far.printed[offset:], True
+
+
+class Bench:
+    """An Engine with services, that can be killed and started again."""
+
+    def __init__(self, path: str, far: Far) -> None:
+        self.path, self.far = path, far
+        self.engine = Engine(Store(path))
+        self.backend = Backend(self.engine.report)
+        self.backend.far = far
+        self.engine.backend = self.backend
+        self.services = Services(self.engine, self.backend, cast("Machines", far))
+        self.task = asyncio.create_task(self.engine.run())
+        self.engine.report(MachineSeen(MACHINE))
+
+    async def restart(self) -> None:
+        running = self.backend.running
+        await self.close()
+        self.__init__(self.path, self.far)  # type: ignore[misc]
+        self.backend.running = running
+        unfinished = self.engine.store.unfinished()
+        await self.engine.recover()
+        self.services.resume(unfinished)
+
+    async def close(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.services.close()
+        self.engine.close()
+
+    async def stands(self, job: int, state: str) -> dict[str, Any]:
+        async with asyncio.timeout(20):
+            while (seen := self.services.list(job)[0])["state"] != state:
+                await asyncio.sleep(0.02)
+        return seen
+
+
+async def _started(bench: Bench) -> int:
+    [job] = await bench.engine.submit([SPEC])
+    await bench.engine.job_where(job, lambda job: job.state is State.RUNNING)
+    return job
+
+
+def run(tmp_path: Path, scenario: Callable[[Bench], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        bench = Bench(str(tmp_path / "store.db"), Far())
+        try:
+            await scenario(bench)
+        finally:
+            await bench.close()
+
+    asyncio.run(whole())
+
+
+def test_a_service_is_up_once_its_port_answers(tmp_path: Path) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.far.open = False
+        bench.far.standing = {"state": "running", "port": 8000}
+        bench.far.printed = b"http://localhost:8000/lab?token=t\n"
+        job = await _started(bench)
+        await bench.stands(job, "starting")
+        bench.far.open = True
+        seen = await bench.stands(job, "up")
+        assert seen["url"] == f"http://localhost:{seen['local']}/lab?token=t"
+        assert bench.far.dialled[-1]["service"] == "web"
+        assert bench.far.dialled[-1]["key"].endswith(f"-{job}-1-0")
+
+    run(tmp_path, scenario)
+
+
+def test_what_followers_are_told(tmp_path: Path) -> None:
+    async def scenario(bench: Bench) -> None:
+        job = await _started(bench)
+        news = bench.services.news(job)
+        coming = asyncio.ensure_future(anext(news))
+        bench.far.standing = {"state": "running", "port": 8000}
+        frame, _ = await coming
+        assert frame["note"] == f"web: {frame['service']['url']}"
+        bench.far.standing = {"state": "failed", "port": 0, "text": "no luck"}
+        frame, _ = await anext(news)
+        assert frame["note"] == "web does not run: no luck"
+        bench.backend.end(job, 1, 0, ending=Ending(code=0, started=1.0, ended=2.0))
+        with pytest.raises(StopAsyncIteration):
+            await anext(news)
+
+    run(tmp_path, scenario)
+
+
+def test_the_port_is_the_same_after_a_restart_and_free_after_the_end(tmp_path: Path) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.far.standing = {"state": "running", "port": 8000}
+        job = await _started(bench)
+        local = (await bench.stands(job, "up"))["local"]
+        bench.far.away = True
+        await bench.restart()
+        async with asyncio.timeout(20):
+            while not bench.services.list(job)[0]["local"]:
+                await asyncio.sleep(0.02)
+        reader, writer = await asyncio.open_connection("127.0.0.1", local)
+        assert await reader.read() == b""  # nothing to lead to now, but it is ours
+        writer.close()
+        bench.far.away = False
+        assert (await bench.stands(job, "up"))["local"] == local
+        bench.backend.end(job, 1, 0, ending=Ending(code=0, started=1.0, ended=2.0))
+        async with asyncio.timeout(20):
+            while bench.engine.store.services():
+                await asyncio.sleep(0.02)
+        with pytest.raises(NotFound, match="its services have ended"):
+            bench.services.list(job)
+
+    run(tmp_path, scenario)
+
+
+def test_a_machine_that_is_away_is_said_to_be(tmp_path: Path) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.far.standing = {"state": "running", "port": 8000}
+        job = await _started(bench)
+        await bench.stands(job, "up")
+        bench.far.drivers["gpu1"] = SimpleNamespace(error=Unreachable("gpu1: no answer"))
+        assert bench.services.list(job)[0]["text"] == "gpu1: no answer"
+        assert bench.services.list(job)[0]["state"] == "unreachable"
+
+    run(tmp_path, scenario)
+
+
+def test_a_job_without_services_has_none(tmp_path: Path) -> None:
+    async def scenario(bench: Bench) -> None:
+        [job] = await bench.engine.submit([JobSpec(argv=("true",), cluster="lab", owner="me")])
+        assert bench.services.list() == []
+        with pytest.raises(NotFound, match="has no services"):
+            bench.services.list(job)
+
+    run(tmp_path, scenario)
