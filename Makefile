@@ -15,7 +15,7 @@ test: $(READY) parts lint
 
 # The inner loop: everything that needs no real part.
 quick: $(READY)
-	$(BIN)/python -m pytest -m "not real and not slow" -x -q
+	$(BIN)/python -m pytest -m "not real and not slow" -x -q -n 2
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

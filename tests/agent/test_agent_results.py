@@ -1,5 +1,6 @@
 """What a job made or changed is listed by its supervisor, and nothing the snapshot brought."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,9 @@ def test_what_is_the_same_as_before_is_not_listed(agent: Driver, tree: str, scri
     ("script", "name"),
     [
         ("mv one other", "other"),
+        ("chmod 755 one", "one"),
+        ("chmod 600 one", "one"),
+        ("chmod 644 tool", "tool"),
         ("ln -sfn sub/two link", "link"),
         ("rm one && ln -s sub/two one", "one"),
         ("rm link && printf one > link", "link"),
@@ -161,3 +165,10 @@ def test_a_job_starts_with_the_snapshot_of_what_was_kept(agent: Driver) -> None:
     end = agent.run("a", "sh", "-c", "cat $KEEP_DIR/d/x; test -x $KEEP_DIR/d/x", keep=kept)
     assert (end["code"], end["made"]) == (0, 0)
     assert agent.output("a") == b"7"
+
+
+def test_every_piece_of_a_file_tells_its_hash(agent: Driver, tree: str) -> None:
+    agent.run("a", "sh", "-c", "printf 12345 > new", snapshot=tree)
+    for offset, piece in ((0, b"123"), (3, b"45")):
+        header, data = agent.call_blob("get", key="a", path="new", offset=offset, limit=3)
+        assert data == piece and header["sha256"] == hashlib.sha256(piece).hexdigest()

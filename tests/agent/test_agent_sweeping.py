@@ -201,3 +201,29 @@ def test_what_a_difference_needs_is_in_use(agent: Driver, root: Path) -> None:
     with pytest.raises(AgentError):
         agent.call("snapshot", base=base, **wrong)
     assert sweep(agent) == (0, 0)
+
+
+def test_contents_go_earlier_when_they_take_too_much(agent: Driver, root: Path) -> None:
+    snapshot(agent, ["a", "f", give(agent, os.urandom(100_000))])
+    make_old(root, days=2)
+    wish = {"full_s": 3600, "keep": 1_000_000}
+    assert sweep(agent, **wish) == (0, 0)
+    assert sweep(agent, **{**wish, "keep": 10_000, "dry": True}) == (1, 1)
+    assert sweep(agent, **{**wish, "keep": 10_000}) == (1, 1)
+    fresh = give(agent, os.urandom(100_000))
+    assert sweep(agent, **{**wish, "keep": 0}) == (0, 0)
+    assert stored(root) == {fresh}
+
+
+def test_versions_of_the_agent_that_nobody_starts_go(agent: Driver, root: Path) -> None:
+    for name in ("old", "queued", "recent"):
+        (root / "agent" / name / "towline_agent").mkdir(parents=True)
+        (root / "agent" / name / "towline_agent" / "main.py").write_text("#\n" * 500)
+        if name != "recent":
+            os.utime(root / "agent" / name, (1.0, 1.0))
+    (root / "handed" / "e1-1-1").mkdir(parents=True)
+    (root / "handed" / "e1-1-1" / "script").write_text(f"exec python3 {root}/agent/queued x\n")
+    assert agent.call("sweep", unused_s=WEEK_S, dry=True)["bytes"] == 1000
+    assert agent.call("sweep", unused_s=WEEK_S)["bytes"] == 1000
+    assert sorted(path.name for path in (root / "agent").iterdir()) == ["queued", "recent"]
+    assert not list((root / "trash").iterdir())

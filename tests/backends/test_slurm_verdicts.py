@@ -3,6 +3,7 @@
 import itertools
 import random
 
+from towline.backends.slurm.handed import by_attempt
 from towline.backends.slurm.pace import LONGEST_S, OFTEN_S, SELDOM_S, SOON_S, Pace, backoff_s
 from towline.backends.slurm.verdicts import (
     ending_by_slurm,
@@ -117,6 +118,15 @@ def test_stopped_process_keeps_its_record_and_gets_slurms_reason() -> None:
     assert "another job" in told.text
     assert explained(ending, Listed("1", "CANCELLED")).cause == "cancelled"
     assert explained(ending, None) == ending
+
+
+def test_entries_are_told_by_their_comment_or_their_folder() -> None:
+    ours = Listed("7", "PENDING", comment="towline:e-1-1", folder="/home/me")
+    rewritten = Listed("8", "PENDING", comment="energy=7", folder="/home/me/.towline/handed/e-2-1")
+    strange = Listed("7", "RUNNING", comment="", folder="/home/me")
+    found = by_attempt([ours, rewritten, strange])
+    assert found["e-1-1"] == [ours]
+    assert found["e-2-1"] == [rewritten]
 
 
 def test_job_that_slurm_did_not_accept_is_not_in_its_queue() -> None:

@@ -73,6 +73,18 @@ def test_an_old_job_goes_from_its_machine_and_stays_remembered(tow: Tow) -> None
     wait_until(lambda: not list((machine / "trash").iterdir()))
 
 
+def test_whoever_asks_for_files_that_were_cleaned_up_is_told_what_remains(tow: Tow) -> None:
+    (tow.folder / "main.sh").write_text("echo 1 > made")
+    assert tow("run", "sh", "main.sh").returncode == 0
+    let_a_month_pass(tow, tow.home / "machine")
+    tow("gc")
+    for words in (["ls", "1"], ["results", "1"], ["cat", "1", "made"]):
+        told = complaint(tow(*words), 2)
+        assert "the folder of job 1 was cleaned up on 20" in told
+        assert f"{tow.folder}/job_results/1" in told and "tow checkout 1" in told
+    assert tow("show", "1").returncode == 0
+
+
 def test_an_old_job_can_be_run_again_over_the_same_connection(tow: Tow) -> None:
     machine = tow.home / "machine"
     (tow.folder / "main.sh").write_text("echo hello")

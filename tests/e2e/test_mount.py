@@ -92,6 +92,13 @@ def test_folder_can_only_be_read(tow: Tow, job: str) -> None:
     assert tow("cat", job, "log").stdout == "first\n"
 
 
+def test_what_is_mounted_in_a_project_does_not_travel_with_the_next_job(tow: Tow, job: str) -> None:
+    tow("mount", "-d", job)
+    (tow.folder / "mine").touch()
+    assert (tow.folder / "job-1" / "log").exists()
+    assert tow("run", "ls").stdout == "mine\n"
+
+
 def test_links_never_lead_out_or_in_circles(tow: Tow, job: str) -> None:
     tow("mount", "-d", job)
     out = tow.folder / "job-1" / "out"

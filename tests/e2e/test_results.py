@@ -282,6 +282,18 @@ def test_a_job_starts_with_what_another_one_kept(tow: Tow) -> None:
     assert refused.returncode == 2 and "99" in refused.stderr
 
 
+def test_links_that_a_job_kept_are_there_again(tow: Tow) -> None:
+    # The Engine's home in a repository is no reason to send that.
+    subprocess.run(["git", "init", "-q", str(tow.home)], check=True)
+    script = "cd $KEEP_DIR; mkdir d; echo 7 > d/seven; ln -s seven d/last; ln -s d e; ln -s /etc f"
+    assert tow("run", "sh", "-c", script).returncode == 0
+    again = "cd $KEEP_DIR; find . | sort; cat e/last; readlink e d/last f"
+    done = tow("run", "--continue", "1", "sh", "-c", again)
+    assert done.stdout.split() == [
+        ".", "./d", "./d/last", "./d/seven", "./e", "./f", "7", "d", "seven", "/etc"
+    ]  # fmt: skip
+
+
 def with_links(tow: Tow, links: str) -> None:
     text = f'[clusters.local]\nmachines = ["this"]\nlinks = {links}\n'
     (tow.home / "config.toml").write_text(text)

@@ -95,6 +95,25 @@ def test_controller_that_is_down_delays_jobs_and_loses_none(tow: Tow, slurm: Slu
     assert runs(slurm) == [second]
 
 
+def test_job_that_the_controller_lost_is_handed_over_again(tow: Tow, slurm: Slurm) -> None:
+    configure(tow)
+    job = submit(tow, "-c", "cedar", "-o", "begin=now+1hour", *WRITE_DOWN)
+    wait_until(lambda: "(Slurm: BeginTime)" in show(tow, job)["reason"], every=0.2)
+    (before,) = queue_lines(slurm)
+    slurm.stop_controller()
+    # As when it is killed before it has written down what it had accepted.
+    for file in (slurm.root("h1") / "var/spool/testbed-slurmctld").glob("job_state*"):
+        file.unlink()
+    slurm.start_controller()
+    assert queue_lines(slurm) == []
+    wait_until(lambda: queue_lines(slurm), timeout=60, every=0.2)
+    (after,) = queue_lines(slurm)
+    assert after.split()[2] == before.split()[2]
+    slurm.worker("scontrol", "update", f"JobId={after.split()[0]}", "StartTime=now")
+    assert ended(tow, job, timeout=60)["state"] == "done"
+    assert runs(slurm) == [job]
+
+
 def test_new_engine_finds_waiting_running_and_ended_jobs_again(tow: Tow, slurm: Slurm) -> None:
     configure(tow)
     gpus = ["--gpus", "2:gtx1060"]
@@ -112,6 +131,7 @@ def test_new_engine_finds_waiting_running_and_ended_jobs_again(tow: Tow, slurm: 
     assert runs(slurm) == [running, waiting]
 
 
+@pytest.mark.timeout(240)
 def test_job_stopped_while_the_access_node_is_away_stops_when_it_is_back(
     tow: Tow, slurm: Slurm
 ) -> None:
@@ -121,7 +141,8 @@ def test_job_stopped_while_the_access_node_is_away_stops_when_it_is_back(
     slurm.kill("h1")
     assert tow("stop", str(job)).returncode == 0
     slurm.boot("h1")
-    assert ended(tow, job, timeout=90)["state"] == "stopped"
+    # A controller that was killed may not even know it: then its files have the time to speak.
+    assert ended(tow, job, timeout=150)["state"] == "stopped"
     wait_until(lambda: queue_lines(slurm) == [], timeout=30)
 
 

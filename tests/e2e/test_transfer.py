@@ -17,6 +17,7 @@ from e2e.test_kills import processes
 from testbed.hosts import Hosts
 from testbed.tow import Tow
 from testbed.waiting import wait_until
+from towline.agent.remote.packs import RECORD
 from towline.cli.engine import Engine
 
 pytestmark = pytest.mark.real
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.real
 #: Prints the hash of every file of the tree it runs in.
 SUMS = "find . -type f -print0 | sort -z | xargs -0 sha256sum"
 FILES = 400
+LARGE = 40_000_000
 Interruption = Callable[[Hosts, Tow], None]
 
 
@@ -50,18 +52,28 @@ def printed_sums(tow: Tow, job: int) -> dict[str, str]:
     return {line[66:]: line[:64] for line in text.splitlines()}
 
 
-def blobs(hosts: Hosts) -> dict[str, Path]:
-    """The contents that h1 has, by the hash that they claim."""
+def blobs(hosts: Hosts) -> dict[str, tuple[Path, int, int]]:
+    """Where h1 has the contents, by the hash that they claim: file, offset, size."""
     store = hosts.home("h1") / ".towline" / "blobs"
-    return {path.parent.name + path.name: path for path in store.glob("??/*")}
+    found = {
+        path.parent.name + path.name: (path, 0, path.stat().st_size) for path in store.glob("??/*")
+    }
+    for index in store.glob("packs/*.index"):
+        records = index.read_bytes()
+        whole = records[: len(records) // RECORD.size * RECORD.size]
+        for digest, offset, size in RECORD.iter_unpack(whole):
+            found[digest.hex()] = (index.with_suffix(".pack"), offset, size)
+    return found
 
 
 def half_there(hosts: Hosts) -> Iterator[str]:
     """In words, every content that is not what it claims, and every snapshot that lacks one."""
     here = blobs(hosts)
-    for digest, path in here.items():
-        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            yield f"{digest} is damaged"
+    for digest, (path, offset, size) in here.items():
+        with path.open("rb") as file:
+            file.seek(offset)
+            if hashlib.sha256(file.read(size)).hexdigest() != digest:
+                yield f"{digest} is damaged"
     for path in (hosts.home("h1") / ".towline" / "snapshots").glob("*.json"):
         for name, kind, digest in json.loads(path.read_text()):
             if kind in "fx" and digest not in here:
@@ -104,7 +116,7 @@ def test_an_interrupted_transfer_goes_on_where_it_was(
         job = submit(tow, "-c", "lab", "--", "sh", "-c", SUMS)
         wait_until(lambda enough=enough: len(blobs(hosts)) >= enough, every=0.001)
         interrupt(hosts, tow)
-        arrived = {digest: path.stat().st_ino for digest, path in blobs(hosts).items()}
+        arrived = blobs(hosts)
         interrupted += len(arrived) < before + FILES
         assert list(half_there(hosts)) == []
         end = ended(tow, job, timeout=60)
@@ -112,7 +124,7 @@ def test_an_interrupted_transfer_goes_on_where_it_was(
         assert printed_sums(tow, job) == sums(tow.folder)
         assert list(half_there(hosts)) == []
         later = blobs(hosts)
-        assert {digest: later[digest].stat().st_ino for digest in arrived} == arrived
+        assert {digest: later[digest] for digest in arrived} == arrived
     assert interrupted, "everything had always arrived already"
 
 
@@ -138,6 +150,31 @@ def received(hosts: Hosts) -> int:
     """Bytes that came to h1 over its network so far."""
     text = hosts.run("h1", ["cat", "/proc/net/dev"]).stdout
     return next(int(line.split()[1]) for line in text.splitlines() if "eth0:" in line)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_large_file_goes_on_in_its_middle(hosts: Hosts, tow: Tow) -> None:
+    configure(tow, "h1")
+    assert tow("run", "-c", "lab", "true").returncode == 0
+    (tow.folder / "large").write_bytes(Random(7).randbytes(LARGE))
+    partial = hosts.home("h1") / ".towline" / "blobs" / "partial"
+    before = received(hosts)
+    job = submit(tow, "-c", "lab", "--", "sh", "-c", SUMS)
+
+    def some_is_there() -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return any(path.stat().st_size > LARGE // 3 for path in partial.iterdir())
+        return False
+
+    wait_until(some_is_there, every=0.001)
+    kill_the_agent(hosts, tow)
+    assert not blobs(hosts).keys() & set(sums(tow.folder).values()), "it had arrived already"
+    end = ended(tow, job, timeout=60)
+    assert (end["state"], end["exit_code"]) == ("done", 0), end
+    assert printed_sums(tow, job) == sums(tow.folder)
+    assert received(hosts) - before < LARGE * 1.25
+    assert list(half_there(hosts)) == [] and not list(partial.iterdir())
 
 
 @pytest.mark.timeout(240)

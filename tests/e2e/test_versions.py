@@ -129,6 +129,17 @@ def test_diff_shows_what_changed_since_and_between_jobs(tow: Tow, repo: Path) ->
     assert "-print('second')\n+print('third')\n" in tow.json("diff", "2")["diff"]
 
 
+def test_diff_looks_at_what_the_job_itself_was_told_to_send(tow: Tow, repo: Path) -> None:
+    (repo / ".gitignore").write_text("data/\n")
+    (repo / "data").mkdir()
+    (repo / "data" / "set").write_text("1\n")
+    tow("run", "--include", "data", "--exclude", "notes", "true")
+    assert tow("diff", "1").stdout == ""
+    (repo / "data" / "set").write_text("2\n")
+    (repo / "notes").write_text("not sent\n")
+    assert tow("diff", "--names", "1").stdout == "M data/set\n"
+
+
 def test_checkout_brings_the_version_back_whatever_happened_since(
     tow: Tow, repo: Path, tmp_path: Path
 ) -> None:

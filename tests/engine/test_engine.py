@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from towline.backends.fake import FakeBackend
 from towline.engine.engine import Engine
@@ -83,6 +84,17 @@ def test_a_job_runs_and_its_end_is_remembered(play: Callable[[Scenario], None]) 
         assert job.exit_code == 3
         assert bench.engine.store.job(number) == job
         assert not bench.engine.core.jobs
+
+    play(scenario)
+
+
+def test_paced_jobs_start_though_nothing_else_happens(play: Callable[[Scenario], None]) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.engine.report(MachineSeen(replace(MACHINE, cpus=32, stagger_s=0.02)))
+        ids = await bench.engine.submit([a_spec() for _ in range(12)])
+        assert len(bench.backend.running) < len(ids)
+        for number in ids:
+            await bench.reaches(number, State.RUNNING)
 
     play(scenario)
 

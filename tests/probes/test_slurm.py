@@ -25,12 +25,12 @@ from towline.probes.slurm import (
 )
 
 QUEUE = """\
-9+0|PENDING|Resources|2026-11-16T00:50:56||towline:abc-9-1
-9+1|PENDING|Resources|2026-11-16T00:50:56||towline:abc-9-1
-53|FAILED|NonZeroExitCode|2026-11-16T01:22:06|h[2-3]|towline:5c36173a-18-1
-11|RUNNING|None|2026-11-16T00:36:00|h2|(null)
-12_7|PENDING|ReqNodeNotAvail, UnavailableNodes:h[2-3]|N/A||a | b
-2|FAILED|BadConstraints|N/A||(null)
+9+0|PENDING|Resources|2026-11-16T00:50:56||/home/me/.towline/handed/abc-9-1|towline:abc-9-1
+9+1|PENDING|Resources|2026-11-16T00:50:56||/home/me/.towline/handed/abc-9-1|towline:abc-9-1
+53|FAILED|NonZeroExitCode|2026-11-16T01:22:06|h[2-3]|/home/me|towline:5c36173a-18-1
+11|RUNNING|None|2026-11-16T00:36:00|h2|/home/me|(null)
+12_7|PENDING|ReqNodeNotAvail, UnavailableNodes:h[2-3]|N/A||/home/me|a | b
+2|FAILED|BadConstraints|N/A||/home/me|(null)
 """
 
 
@@ -38,10 +38,17 @@ def test_queue_is_read_with_the_parts_of_a_job_under_one_number() -> None:
     found = read_queue(QUEUE)
     start = "2026-11-16T00:50:56"
     assert found[0] == found[1]
-    assert found[0] == Listed("9", "PENDING", "Resources", start, "", "towline:abc-9-1")
+    assert found[0] == Listed(
+        "9",
+        "PENDING",
+        "Resources",
+        start,
+        comment="towline:abc-9-1",
+        folder="/home/me/.towline/handed/abc-9-1",
+    )
     assert found[2].nodes == "h[2-3]"
-    assert found[3] == Listed("11", "RUNNING", "", "2026-11-16T00:36:00", "h2", "")
-    assert (found[4].id, found[4].start, found[4].comment) == ("12", "", "a | b")
+    assert (found[3].reason, found[3].nodes, found[3].comment) == ("", "h2", "")
+    assert (found[4].id, found[4].start, found[4].comment) == ("12_7", "", "a | b")
     assert found[5].reason == "BadConstraints"
 
 

@@ -1,6 +1,7 @@
 """The backend for machines: this one and those reached by ssh, in one or several clusters."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
@@ -12,7 +13,7 @@ from towline.backends.base import Report
 from towline.backends.beside import run_beside
 from towline.backends.driver import Driver, Wanted
 from towline.backends.variables import process_variables, shared_variables
-from towline.errors import AgentError, HostError, NotFound
+from towline.errors import AgentError, HostError, NotFound, Unreachable
 from towline.hosts.base import Host
 from towline.model.events import MachineRemoved, MachineSeen, ProcessEnded
 from towline.model.job import Ending, Job, key_of
@@ -357,7 +358,14 @@ class Machines:
         self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
     ) -> tuple[dict[str, Any], bytes]:
         link, key = await self._where(job, rank)
-        return await link.ask(op, blob, key=key, **fields)
+        header, content = await link.ask(op, blob, key=key, **fields)
+        told = header.get("sha256")
+        if told is not None and hashlib.sha256(content).hexdigest() != told:
+            raise Unreachable(
+                f"{link.host.name}: a part of {fields.get('path')} arrived damaged",
+                hint="try again; if it happens often, its network or memory may be at fault",
+            )
+        return header, content
 
     async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
         link, key = await self._where(job, rank)

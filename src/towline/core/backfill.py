@@ -1,7 +1,8 @@
-"""The reserved head of a cluster's queue, and who may still use the machines kept for it.
+"""The reserved heads of a cluster's queue, and who may still use the machines kept for them.
 
-The highest-ranked job that fits nowhere gets a reservation: seats on machines as they will be once
-the jobs that run there now have ended. For each such machine a ghost holds the head's processes and
+The highest-ranked job that fits nowhere gets a reservation (and so do some behind it in a cluster
+of many machines, or big jobs would have their turns one by one): seats on machines as they will be
+once the jobs that run there now have ended. For each such machine a ghost holds its processes and
 those of every job placed there later. Another job may join only if it also fits on the ghost, or if
 its time limit ends it before the head can start. So the head starts no later than when the last of
 the jobs that ran before its reservation ends, however many small jobs come after it.

@@ -40,7 +40,11 @@ class Progress:
         outside = self.counts[State.QUEUED] - self._waiting
         if self.batch.stopped:
             return 0
-        if self.batch.max_parallel:
+        queue = self.batch.base.queue
+        if queue is not None and (queue.at_once or not self.batch.max_parallel):
+            # They wait in the queue of their cluster, which sees to how many run.
+            room = WINDOW - len(self.inside) if len(self.inside) <= WINDOW // 2 else 0
+        elif self.batch.max_parallel:
             room = self.batch.max_parallel - len(self.inside)
         else:
             room = WINDOW - self._waiting if self._waiting <= WINDOW // 2 else 0

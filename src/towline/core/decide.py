@@ -71,7 +71,9 @@ class Core:
         self._requests: dict[int, Request] = {}
         #: job -> ranks of the present attempt that have started.
         self._started: dict[int, set[int]] = {}
-        self.health = Health(self._since)
+        #: job -> when all of its processes had started, by our own clock.
+        self._since: dict[int, float] = {}
+        self.health = Health(self._since.get)
         self._handlers: dict[type, Callable[[Any, float, Step], None]] = {
             Submitted: self._submitted,
             Fed: self._fed,
@@ -173,6 +175,7 @@ class Core:
         started = self._started.setdefault(job.id, set())
         started.add(fact.rank)
         if len(started) == self._requests[job.id].process_count:
+            self._since[job.id] = now
             job = jobs.running(job, fact.at)
             self._keep(job, step)
             step.tell(job, f"running on {machines_of(job)}")
@@ -209,6 +212,7 @@ class Core:
     def _conclude(self, job: Job, now: float, step: Step) -> None:
         well, ran_s = jobs.ran(job)
         self.scheduler.release(job.id, now, ran_s, well)
+        self._since.pop(job.id, None)
         verdicts = [] if job.spec.queue else self.health.ended(job, now)
         self._started.pop(job.id, None)
         step.orders.append(Conclude(job))
@@ -228,10 +232,6 @@ class Core:
         for verdict in verdicts:
             self.scheduler.set_aside(verdict.machine, verdict.closed, verdict.one)
         return [verdict.remark for verdict in verdicts if verdict.remark]
-
-    def _since(self, job_id: int) -> float | None:
-        job = self.jobs.get(job_id)
-        return job.started if job is not None else None
 
     def _place(self, now: float, step: Step) -> None:
         for placed in self.scheduler.decide(now):

@@ -78,6 +78,7 @@ class Scheduler:
         """Let a job wait; a job that waits or runs already is left as it is."""
         if job.id not in self.queue.waiting and job.id not in self.running:
             self.queue.add(job)
+            self.walked.pop(job.cluster, None)
 
     def withdraw(self, job_id: int) -> bool:
         """Take a waiting job out; False if it was not waiting."""

@@ -1,9 +1,9 @@
 """One round of decisions: ranked jobs against the machines that were freed.
 
 A kind of request takes part if it has a bucket that was never tried, or if a freed machine may take
-one of its processes. While a cluster has no reserved head, all of its buckets are walked in the
-order of their ranks as well, because the best-ranked job that does not fit must become the head
-before any job behind it is placed.
+one of its processes. While a cluster may keep machines for one job more, all of its buckets are
+walked in the order of their ranks as well, because the best-ranked job that does not fit must
+become a head before any job behind it is placed.
 """
 
 from heapq import heappop, heappush
@@ -71,7 +71,7 @@ class Turn:
                 kind.fresh = False
             queue.fresh.clear()
             for cluster in self._walks - self._no_head:
-                if self._heads_tried.get(cluster, 0) < MOST_HEADS:
+                if cluster not in self._heads_tried:
                     self.scheduler.walked[cluster] = self.pool.relief
         return self._started
 

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from towline.config.settings import MachineEntry
 from towline.engine.ask import JobAsk, check_name, check_words, checked_variables, title_of
 from towline.engine.batches import Wish
+from towline.engine.engine import request_of
 from towline.engine.intake import Intake
 from towline.errors import UsageError
 from towline.model.batch import Line
-from towline.model.job import JobSpec
+from towline.model.job import JobSpec, Queueing
 from towline.model.odd_text import keepable
 
 #: Stands for the command where what all jobs share is looked at.
@@ -81,11 +82,18 @@ async def accept_batch(intake: Intake, ask: BatchAsk) -> Wish:
         )
     return Wish(
         name=name,
-        base=replace(spec, argv=(), title=""),
+        base=replace(spec, argv=(), title="", queue=_queueing(spec, ask.max_parallel)),
         lines=lines,
         max_parallel=ask.max_parallel,
         fail_fast=ask.fail_fast,
     )
+
+
+def _queueing(spec: JobSpec, max_parallel: int) -> Queueing | None:
+    """Where jobs of one process are queued together, the queue sees to how many run at a time."""
+    if spec.queue is None or request_of(spec.request).process_count > 1:
+        return spec.queue
+    return replace(spec.queue, at_once=max_parallel)
 
 
 def batch_name(wanted: str) -> str:

@@ -42,6 +42,8 @@ from towline.store.store import Note, Store, Submission
 T = TypeVar("T")
 #: How remarks about results begin.
 KEPT, LEFT_OUT = "kept ", "left out "
+#: How it is told that a job's folder was removed from its machine.
+CLEANED = "cleaned up: "
 
 
 @functools.lru_cache(4096)
@@ -227,6 +229,7 @@ class Engine:
     def remarks(self, job_id: int) -> list[str]:
         """What was remarked when the results of a job came home last."""
         texts = [original(text) for _, text in reversed(self.store.history(job_id))]
+        texts = [text for text in texts if not text.startswith(CLEANED)]
         is_remark = (text.startswith((KEPT, LEFT_OUT)) for text in texts[1:])
         return texts[1 : 1 + len(list(itertools.takewhile(bool, is_remark)))][::-1]
 

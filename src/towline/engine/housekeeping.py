@@ -20,6 +20,7 @@ from towline.config.load import load_config
 from towline.config.paths import Paths
 from towline.config.settings import CleanupSettings
 from towline.core.garbage import DAY_S, Folder, Rules, folders_to_remove, is_due, job_of
+from towline.engine.cleaned import note_cleaned
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
 from towline.errors import AgentError, ConfigError, HostError
@@ -97,14 +98,18 @@ class Housekeeping:
         removed = Removed(driver.name, [])
         try:
             link = await driver.reach(_REACH_S, patient=False)
-            going = await self._folders(link, settings)
+            going, total = await self._folders(link, settings)
             if not dry_run:
                 going = await _forget(link, going)
                 driver.forget_staged()
             self._count(removed, going)
+            if not dry_run:
+                await note_cleaned(self.engine, removed.jobs, driver.name)
             unused_s = max(settings.after_days * DAY_S, _IN_FLIGHT_S)
             without = [folder.key for folder in going] if dry_run else []
-            swept, _ = await link.ask("sweep", unused_s=unused_s, dry=dry_run, without=without)
+            keep = max(0.0, settings.keep_mb * 1024 * 1024 - (total - removed.bytes))
+            wish: dict[str, Any] = {"unused_s": unused_s, "full_s": _IN_FLIGHT_S, "keep": keep}
+            swept, _ = await link.ask("sweep", dry=dry_run, without=without, **wish)
             removed.snapshots, removed.blobs = swept["snapshots"], swept["blobs"]
             removed.bytes += swept["bytes"]
         except (HostError, AgentError) as error:
@@ -117,8 +122,8 @@ class Housekeeping:
         removed.folders = len(going)
         removed.bytes = sum(folder.bytes for folder in going)
 
-    async def _folders(self, link: Link, settings: CleanupSettings) -> list[Folder]:
-        """The job folders on a machine that may go."""
+    async def _folders(self, link: Link, settings: CleanupSettings) -> tuple[list[Folder], int]:
+        """The job folders on a machine that may go, and the bytes of all of them."""
         engine_id = self.engine.store.engine_id
         folders: list[Folder] = []
         jobs: dict[int, Job] = {}
@@ -133,7 +138,8 @@ class Housekeeping:
         rules = Rules(settings.after_days * DAY_S, settings.keep_mb * 1024 * 1024)
         # While it was measured, a job may have been tried again.
         jobs |= {n: job for n, job in self.engine.core.jobs.items() if n in jobs}
-        return folders_to_remove(folders, jobs, engine_id, self.engine.clock(), rules)
+        going = folders_to_remove(folders, jobs, engine_id, self.engine.clock(), rules)
+        return going, sum(folder.bytes for folder in folders)
 
     def _jobs(self, numbers: set[int | None]) -> dict[int, Job]:
         known = self.engine.core.jobs

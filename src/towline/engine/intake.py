@@ -32,6 +32,7 @@ from towline.model.job import Job, JobSpec
 from towline.model.odd_text import keepable
 from towline.snapshot.branch import Recorded, record
 from towline.snapshot.collecting import Offer
+from towline.snapshot.folder import only_these
 from towline.snapshot.take import HashCache, Snapshot, take_snapshot
 
 #: How long a submission waits for machines that were never met before.
@@ -185,7 +186,8 @@ class Intake:
         job = self.engine.job(job_id)
         with tempfile.TemporaryDirectory(dir=self.machines.blobs.root) as folder:
             await fetch_kept(self.machines, job, folder)
-            settings = SnapshotSettings(limit_mb=1e9)
+            # All of it, even if the Engine's home lies in a repository.
+            settings = only_these(SnapshotSettings(limit_mb=1e9), ["."])
             taken = await self.snapshot(folder, settings)
         return taken.id if taken.entries else ""
 

@@ -42,6 +42,8 @@ class Fetched(Struct):
     folder: str
     files: int = 0
     bytes: int = 0
+    #: Where the first of what it printed is.
+    printed: str = ""
     #: Files that were here already with other content, and where the newer copy went.
     conflicts: list[tuple[str, str]] = field(default_factory=list)
     #: Names that were left out: they would lead out of the folder, or cannot be read.
@@ -117,8 +119,8 @@ class Results:
                 return
 
     async def _note(self, job: Job, fetched: Fetched) -> None:
-        anything = fetched.files or fetched.bytes or job.spec.whole
-        results = keepable(fetched.folder) if anything else ""
+        made = fetched.files or job.spec.whole
+        results = keepable(fetched.folder if made else fetched.printed)
         await self.engine.note_results(job, results, fetched.remarks())
 
     # --- one job -----------------------------------------------------------------------------
@@ -230,7 +232,9 @@ class Results:
             blob, _ = await self.machines.read_log(job, rank, stream, offset, wait=False)
             return blob, len(blob) < _CHUNK
 
-        fetched.bytes += await _download(read, path, 0o644, fetched, grows=True)
+        size = await _download(read, path, 0o644, fetched, grows=True)
+        fetched.bytes += size
+        fetched.printed = fetched.printed or (path if size else "")
 
 
 def _named(name: str, back: tuple[str, ...]) -> bool:
@@ -259,9 +263,14 @@ async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:
     """Copy what a job put into its `keep` folder to a folder here."""
     fetched = Fetched(folder)
     header, _ = await machines.file_operation(job, 0, "walk", path="", kept=True)
-    for entry in header["files"]:
+    # Links last: nothing is written through one. They lead where they led, also out of the folder.
+    for entry in sorted(header["files"], key=lambda entry: entry["kind"] == "link"):
         target = inside(folder, entry["name"])
-        if target is None or entry["kind"] != "file":
+        if target is None or entry["kind"] not in ("file", "link"):
+            continue
+        if entry["kind"] == "link":
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.symlink(entry["target"], target)
             continue
 
         async def read(offset: int, path: str = entry["name"]) -> tuple[bytes, bool]:

@@ -15,6 +15,7 @@ from towline.model.odd_text import original
 from towline.snapshot import branch
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.compare import changes, unified
+from towline.snapshot.folder import only_these
 from towline.snapshot.restore import restore
 from towline.snapshot.take import Entry, load_snapshot
 
@@ -52,9 +53,15 @@ class Versions:
                 f"{folder}, where job {job.id} was submitted, is gone",
                 hint=f"`tow checkout {job.id} FOLDER` brings the submitted version back",
             )
-        config = self.intake.config(folder)
+        base, spec = self.intake.config(folder).snapshot, job.spec
         # What is looked at is not limited: nothing travels.
-        settings = SnapshotSettings(1e9, config.snapshot.exclude, config.snapshot.include)
+        settings = SnapshotSettings(
+            1e9,
+            [*base.exclude, *map(original, spec.exclude)],
+            [*base.include, *map(original, spec.include)],
+        )
+        if spec.only is not None:
+            settings = only_these(settings, map(original, spec.only))
         return (await self.intake.snapshot(folder, settings)).entries
 
     async def checkout(self, job_id: int, folder: str) -> int:

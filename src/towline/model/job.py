@@ -42,6 +42,8 @@ class Queueing(Struct, frozen=True, omit_defaults=True):
     signal: str = ""
     #: "resubmit": at its time limit it goes into the queue again, with what it kept.
     on_timeout: str = ""
+    #: Of its batch, so many run at a time, and the queue itself sees to that; 0: it does not.
+    at_once: int = 0
 
 
 class JobSpec(Struct, frozen=True, omit_defaults=True):
@@ -87,6 +89,11 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     #: Whether what it makes comes home, and which paths; no paths: all it made or changed.
     results: bool = True
     back: tuple[str, ...] = ()
+    #: Patterns of this submission for what travels, besides those of the configuration.
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    #: Only these paths below the folder travelled; None: whatever belongs to it.
+    only: tuple[str, ...] | None = None
     #: What `back` names comes home even where the job did not change it.
     whole: bool = False
     #: Its results are in `job_results/<name>`; empty: under its number.

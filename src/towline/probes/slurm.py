@@ -15,7 +15,8 @@ from msgspec import Struct
 class Listed(Struct, frozen=True):
     """One job as Slurm's commands list it."""
 
-    #: The number of the whole job, also for a part of a heterogeneous one.
+    #: The number of the whole job, also for a part of a heterogeneous one; a task of an array has
+    #: one like `12_7`.
     id: str
     state: str
     reason: str = ""
@@ -24,26 +25,31 @@ class Listed(Struct, frozen=True):
     nodes: str = ""
     comment: str = ""
     exit_code: str = ""
+    #: The folder it was told to run in.
+    folder: str = ""
 
 
-_QUEUE_FIELDS = "%i|%T|%r|%S|%N|%k"
+_QUEUE_FIELDS = "%i|%T|%r|%S|%N|%Z|%k"
 _ACCOUNT_FIELDS = "JobID,State,ExitCode,Start,NodeList"
 _NOTHING = frozenset({"", "(null)", "N/A", "None", "Unknown", "None assigned"})
-_ID = re.compile(r"(\d+)(?:[+_.]\S*)?$")
+_ID = re.compile(r"(\d+(?:_\d+)?)(?:[+.]\S*)?$")
 
 
 def queue_words(user: str) -> list[str]:
     """All jobs of a user that the controller still knows, ended ones too: one call for all."""
-    return ["squeue", "--noheader", "--states=all", f"--user={user}", f"--format={_QUEUE_FIELDS}"]
+    which = ["--states=all", "--array", f"--user={user}"]
+    return ["squeue", "--noheader", *which, f"--format={_QUEUE_FIELDS}"]
 
 
 def read_queue(text: str) -> list[Listed]:
     found = []
     for line in text.splitlines():
-        fields = line.strip().split("|", 5)
-        if len(fields) == 6 and (number := _ID.match(fields[0])):
-            state, reason, start, nodes, comment = map(_said, fields[1:])
-            found.append(Listed(number[1], _state(state), reason, start, nodes, comment))
+        fields = line.strip().split("|", 6)
+        if len(fields) == 7 and (number := _ID.match(fields[0])):
+            state, reason, start, nodes, folder, comment = map(_said, fields[1:])
+            found.append(
+                Listed(number[1], _state(state), reason, start, nodes, comment, folder=folder)
+            )
     return found
 
 
@@ -76,7 +82,9 @@ def read_details(text: str) -> list[Listed]:
     for line in text.splitlines():
         facts = dict(re.findall(r"(\w+)=(\S*)", line))
         number = facts.get("HetJobId") or facts.get("ArrayJobId") or facts.get("JobId", "")
-        if number.isdigit() and "JobState" in facts:
+        if "ArrayTaskId" in facts:
+            number += f"_{facts['ArrayTaskId']}"
+        if _ID.match(number) and "JobState" in facts:
             found.append(
                 Listed(
                     number,
@@ -98,6 +106,39 @@ def read_ticket(text: str) -> str:
         if number.isdigit():
             return number
     return ""
+
+
+# --- arrays ------------------------------------------------------------------------------------
+
+
+def config_words() -> list[str]:
+    return ["scontrol", "show", "config"]
+
+
+def read_array_limit(text: str) -> int | None:
+    """How many tasks an array may have at this site; None when it does not say."""
+    found = re.findall(r"^MaxArraySize\s*=\s*(\d+)|\bmax_array_tasks=(\d+)", text, re.MULTILINE)
+    return min((int(size or tasks) for size, tasks in found), default=None)
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """1, 2, 3, 7 -> `1-3,7`."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+
+
+def joined(ids: Iterable[str]) -> list[str]:
+    """Numbers for one command line, those of an array as one word: `12_[1-3,7]`."""
+    found: dict[str, list[int]] = {}
+    for one in ids:
+        number, _, task = one.partition("_")
+        found.setdefault(number, []).extend([int(task)] if task else [])
+    return [f"{n}_[{spans(tasks)}]" if tasks else n for n, tasks in sorted(found.items())]
 
 
 def _said(text: str) -> str:
@@ -255,7 +296,14 @@ _PASSING = (
     "protocol authentication error",
 )
 #: The same for limits on how many jobs may be in the queue: room comes when jobs end.
-_FULL = ("submitjob", "maxsubmit", "job submit limit", "max job count", "maximum number of jobs")
+_FULL = (
+    "submitjob",
+    "maxsubmit",
+    "job submit limit",
+    "max job count",
+    "job queue full",
+    "maximum number of jobs",
+)
 
 
 def is_passing(error: str) -> bool:

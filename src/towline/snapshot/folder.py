@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from towline.config.settings import SnapshotSettings
 from towline.errors import UsageError
 from towline.snapshot import git
+from towline.snapshot.mounts import job_folders
 from towline.snapshot.patterns import Patterns
 
 IGNORE_FILE = ".towignore"
@@ -48,7 +49,7 @@ def list_tree(folder: str, settings: SnapshotSettings | None = None) -> Tree:
     root = git.find_root(folder)
     if root:
         subfolder = _relative(folder, root)
-        paths = git.list_files(root)
+        paths = git.list_files(root, job_folders(root))
         if not _hidden_by_git(root, subfolder, paths):
             lister = _Lister(root, settings)
             lister.git(paths, "")
@@ -102,6 +103,7 @@ class _Lister:
         self.exclude = Patterns([*self._ignore_lines(), *settings.exclude])
         self.include = Patterns(settings.include)
         self._real_folders: dict[str, bool] = {"": True}
+        self._mounts = job_folders(root)
 
     def git(self, paths: list[str], prefix: str) -> None:
         """The files that git listed in the repository at `prefix`."""
@@ -112,6 +114,8 @@ class _Lister:
         for name in paths:
             path = prefix + name
             if exclude and exclude.match_below(path.rstrip("/")):
+                continue
+            if self._mounts and self._is_mounted(path):
                 continue
             # The ordinary case without a further call: there may be very many.
             if real.get(path.rpartition("/")[0]) and not path.endswith("/"):
@@ -196,9 +200,12 @@ class _Lister:
                 self.found[folder] = os.lstat(os.path.join(self.root, folder))
 
     def _left_out(self, name: str, path: str, is_folder: bool) -> bool:
-        if name in NEVER or (is_folder and name == git.RESULTS):
+        if name in NEVER or (is_folder and name == git.RESULTS) or path in self._mounts:
             return True
         return self.exclude.match(path, is_folder) and not self.include.match(path, is_folder)
+
+    def _is_mounted(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{mount}/") for mount in self._mounts)
 
     def _scan(self, folder: str) -> list[os.DirEntry[str]]:
         where = os.path.join(self.root, folder)

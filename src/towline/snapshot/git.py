@@ -1,7 +1,9 @@
 """Which files of a git repository belong to it. Reads only: index, refs and objects stay as is."""
 
 import os
+import re
 import subprocess
+from collections.abc import Iterable
 
 from towline.errors import UsageError
 
@@ -20,16 +22,22 @@ def find_root(folder: str) -> str:
         folder = parent
 
 
-def list_files(root: str) -> list[str]:
+def list_files(root: str, without: Iterable[str] = ()) -> list[str]:
     """Tracked and untracked-not-ignored paths; those of a nested repository end with `/`."""
     # Exclusions do not touch what is tracked.
-    left_out = (f"--exclude={RESULTS}/", "--exclude=__pycache__/")
+    left_out = [f"--exclude={RESULTS}/", "--exclude=__pycache__/"]
+    left_out += [f"--exclude=/{_literal(path)}" for path in without]
     return _paths(root, "--cached", "--others", "--exclude-standard", *left_out, "--")
 
 
 def list_ignored(root: str) -> list[str]:
     """Paths that git ignores, file by file."""
     return _paths(root, "--others", "--ignored", "--exclude-standard", "--")
+
+
+def _literal(path: str) -> str:
+    """The path as a pattern that matches nothing else."""
+    return re.sub(r"([\\*?\[\]! ])", r"\\\1", path)
 
 
 def is_ignored(root: str, path: str) -> bool:

@@ -103,6 +103,14 @@ class Store:
                 [(now, *one) for one in told],
             )
 
+    def note(self, at: float, told: Iterable[tuple[int, str]]) -> None:
+        """What happened to jobs without changing them."""
+        with self.transaction():
+            self._db.executemany(
+                "INSERT INTO events (at, job, text) VALUES (?,?,?)",
+                [(at, job_id, text) for job_id, text in told],
+            )
+
     def note_results(self, notes: Iterable[Note]) -> None:
         """What came home of jobs that have ended."""
         with self.transaction():

@@ -1,5 +1,6 @@
 """Files of a job: look, fetch, put; never outside its folder."""
 
+import hashlib
 import os
 import stat
 from typing import Any
@@ -82,7 +83,9 @@ class Files:
             data = os.pread(fd, min(limit, MOST_PIECE), offset)
         finally:
             os.close(fd)
-        return {"size": facts.st_size, "eof": offset + len(data) >= facts.st_size}, data
+        answer = {"size": facts.st_size, "eof": offset + len(data) >= facts.st_size}
+        answer["sha256"] = hashlib.sha256(data).hexdigest()
+        return answer, data
 
     def put(self, request, blob):
         place, offset = self.place(request), request.get("offset", 0)
@@ -118,16 +121,19 @@ class Files:
         top = self.place(request)
         os.listdir(top)  # says so when it is missing or no folder
         files: "list[dict[str, Any]]" = []
-        for folder, _, names in os.walk(top):
-            for name in names:
+        for folder, folders, names in os.walk(top):
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            for name in names + links:
                 if len(files) == MOST_WALKED:
                     return {"files": files, "more": True}
                 path = os.path.join(folder, name)
                 try:
-                    facts = os.lstat(path)
+                    entry = described(os.path.relpath(path, top), os.lstat(path))
+                    if entry["kind"] == "link":
+                        entry["target"] = to_text(os.readlink(path))
                 except OSError:
                     continue  # gone meanwhile
-                files.append(described(os.path.relpath(path, top), facts))
+                files.append(entry)
         files.sort(key=lambda entry: entry["name"])
         return {"files": files}
 

@@ -1,9 +1,10 @@
 """Jobs that another queue runs elsewhere: hand them over, and hear of them through shared files.
 
 `handed/KEY` holds what the queue is given for one attempt: its script, its order, the `ticket` that
-the queue gave for it, and the `claim` of the one run that counts. The processes have their usual
-folders below `jobs`, marked as being elsewhere: nobody here judges them by locks or by numbers of
-processes.
+the queue gave for it, and the `claim` of the one run that counts. Attempts that are the tasks of an
+array have only their claim there, and `array`, which says where the rest is: in a folder that is
+common to all of them. The processes have their usual folders below `jobs`, marked as being
+elsewhere: nobody here judges them by locks or by numbers of processes.
 """
 
 import json
@@ -37,6 +38,7 @@ class Handing:
     def operations(self):
         return {
             "call": self.calls.call,
+            "prepare_handed": self.prepare_handed,
             "hand_over": self.hand_over,
             "handed": self.handed,
             "heed": self.heed,
@@ -46,17 +48,36 @@ class Handing:
 
     # Handing over
 
+    def prepare_handed(self, request, _blob):
+        """Write down attempts of one process that are to be tasks of an array."""
+        array, tasks = checked_key(request.get("array")), request.get("tasks")
+        if not isinstance(tasks, dict) or not all(index.isdigit() for index in tasks):
+            raise Refusal("bad_request", "`tasks` does not say which attempt each of them is")
+        for index, asked in tasks.items():
+            spec = checked_spec(asked)
+            self.prepare(spec)
+            folder = self.home.handed(spec["key"].rpartition("-")[0])
+            os.makedirs(folder, 0o700, exist_ok=True)
+            record.write_whole(folder + "/array", ("%s %s" % (array, index)).encode("ascii"))
+        return {}
+
     def hand_over(self, request, _blob):
         """Write down everything, then run the command that queues it; once it has, never again."""
         key, number = checked_key(request.get("key")), request["id"]
         folder = self.home.handed(key)
         os.makedirs(folder, 0o700, exist_ok=True)
         os.makedirs(self.home.news(key), 0o700, exist_ok=True)
+        if request.get("anew") and os.path.exists(folder + "/ticket"):
+            os.unlink(folder + "/ticket")  # the queue has lost what it was for
         ticket = read(folder + "/ticket")
         if ticket.strip():
             return {"code": 0, "out": ticket, "err": ""}
         for spec in checked_specs(request):
             self.prepare(spec)
+        if os.path.exists(folder + "/array"):
+            os.unlink(folder + "/array")  # it goes alone now
+        if request.get("tasks"):
+            self.name_tasks(folder, request["tasks"])
         record.write_whole(folder + "/order", json.dumps(request["order"]).encode("ascii"))
         record.write_whole(folder + "/script", request["script"].encode("ascii"), 0o700)
         if not os.path.islink(folder + "/agent"):
@@ -68,6 +89,11 @@ class Handing:
         finally:
             os.close(out)
         return None
+
+    def name_tasks(self, folder, tasks):
+        """Which attempt is which task; those of an earlier try may come all the same."""
+        known = dict(whole(read(folder + "/tasks")), **tasks)
+        record.write_whole(folder + "/tasks", json.dumps(known).encode("ascii"))
 
     def queued(self, number, folder, answer):
         answer["out"] = read(folder + "/ticket")
@@ -96,10 +122,13 @@ class Handing:
 
     def look(self, key, count):
         folder = self.home.handed(key)
+        array, _, index = read(folder + "/array").partition(" ")
+        entry = self.home.handed(array) if array else folder
         return {
-            "ticket": read(folder + "/ticket"),
+            "array": [array, int(index)] if array else None,
+            "ticket": read(entry + "/ticket"),
             "claim": read(folder + "/claim"),
-            "said": read(folder + "/slurm.out")[-TAIL:],
+            "said": read(entry + "/slurm%s.out" % index)[-TAIL:],
             "ranks": [self.look_at("%s-%d" % (key, rank)) for rank in range(count)],
         }
 

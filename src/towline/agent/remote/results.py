@@ -105,6 +105,12 @@ def contents(home, spec):
     return known
 
 
+def umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def is_unchanged(home, known, path, facts):
     if known is None:
         return False
@@ -112,6 +118,8 @@ def is_unchanged(home, known, path, facts):
     if stat.S_ISLNK(facts.st_mode):
         return kind == "l" and to_text(os.readlink(path)) == rest
     if kind not in trees.KINDS or facts.st_size > MOST_COMPARED:
+        return False
+    if stat.S_IMODE(facts.st_mode) != trees.KINDS[kind] & ~umask():
         return False
     try:
         with open(path, "rb") as file:

@@ -20,21 +20,26 @@ from .supervisor import Supervisor
 
 WORDS_S = 10.0
 LOOK_S = 0.5
+SELDOM_S = 5.0
 #: Exit code where the folder with the job cannot be seen.
 GONE = 97
 EVICTED = "Slurm stopped it: cancelled, preempted, or its node went away"
 
 
 class Attempt:
-    """The attempt as it was handed over, and which run of it this is."""
+    """The attempt as it was handed over, and which run of it this is; of an array, one task."""
 
     def __init__(self, root, key):
         self.home = Home(root)
+        self.order = json.loads(read(self.home.handed(key) + "/order"))
+        self.id = os.environ.get("SLURM_JOB_ID", "")
+        self.array = key if self.order.get("array") else ""
+        if self.array:
+            index = os.environ["SLURM_ARRAY_TASK_ID"]
+            self.id = "%s_%s" % (os.environ["SLURM_ARRAY_JOB_ID"], index)
+            key = json.loads(read(self.home.handed(key) + "/tasks"))[index]
         self.key = key
         self.folder = self.home.handed(key)
-        with open(self.folder + "/order", "rb") as file:
-            self.order = json.loads(file.read().decode("ascii"))
-        self.id = os.environ.get("SLURM_JOB_ID", "")
         #: Counts how often the queue started it again.
         self.run = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         self.began = float(os.environ.setdefault("TOWLINE_BEGAN", "%f" % time.time()))
@@ -42,7 +47,7 @@ class Attempt:
     def claim(self):
         """True when this run is the one that counts."""
         path = self.folder + "/claim"
-        mine = b"%s %d\n" % (self.id.encode(), self.run)
+        mine = b"%s %d %s\n" % (self.id.encode(), self.run, self.array.encode())
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
@@ -54,7 +59,7 @@ class Attempt:
     def claim_again(self, path, mine):
         with open(path, "rb") as file:
             words = file.read().split()
-        if len(words) != 2 or words[0] != self.id.encode() or int(words[1]) >= self.run:
+        if len(words) < 2 or words[0] != self.id.encode() or int(words[1]) >= self.run:
             return False
         record.write_whole(path, mine)
         return True
@@ -111,13 +116,12 @@ class Runner(Supervisor):
     # As a supervisor does it, with other words
 
     def wait(self, seconds):
-        """Several processes are told by a file to stop: Slurm would kill their step at once."""
-        if self.attempt.order["processes"] == 1 or not self.key:
-            super().wait(seconds)
-            return
-        super().wait(LOOK_S if seconds is None else min(seconds, LOOK_S))
-        if time.monotonic() >= self.look_at:
-            self.look_at = time.monotonic() + LOOK_S
+        """Look at times whether we are to stop: for several processes Slurm would kill their step
+        at once, and one of a controller that was killed may be unknown to it."""
+        every_s = LOOK_S if self.attempt.order["processes"] > 1 else SELDOM_S
+        super().wait(every_s if seconds is None else min(seconds, every_s))
+        if self.key and time.monotonic() >= self.look_at:
+            self.look_at = time.monotonic() + every_s
             if self.attempt.is_stopped():
                 self.stop(self.grace_s)
 

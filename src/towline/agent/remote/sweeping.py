@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any
 
-from . import record, repacking, trees
+from . import record, repacking, trees, versions
 from .blobs import freshen
 from .home import HASH, checked_key
 from .refusal import Refusal
@@ -32,6 +32,7 @@ class Sweeping:
         self.known: "dict[str, int]" = {}
         #: Snapshots that the other side named since it last asked for a sweep.
         self.named: "set[str]" = set()
+        versions.use(home)
         loop.later(RENEW_S, self.renew)
 
     def operations(self, others):
@@ -69,6 +70,7 @@ class Sweeping:
         """Agents of other Engines know of our connection only by the times of the files."""
         for digest in self.named:
             freshen(self.home.snapshot(digest))
+        versions.use(self.home)
         self.loop.later(RENEW_S, self.renew)
 
     # In small steps
@@ -120,7 +122,8 @@ class Sweeping:
     def sweep(self, request, _blob):
         """Remove snapshots and contents unused for `unused_s`; `dry` only counts them.
 
-        `without` are keys of job folders that are counted as gone.
+        `without` are keys of job folders that are counted as gone. If what nothing refers to takes
+        more than `keep` bytes, it goes when it was unused for `full_s`.
         """
         unused_s = request.get("unused_s")
         if not isinstance(unused_s, (int, float)) or unused_s < 0:
@@ -129,7 +132,18 @@ class Sweeping:
         without = {checked_key(key) for key in request.get("without") or ()}
         if not dry:
             self.named.clear()
-        self.begin(request["id"], self.swept(time.time() - unused_s, dry, without))
+        times = [time.time() - seconds for seconds in (unused_s, request.get("full_s", unused_s))]
+        self.begin(request["id"], self.swept_to(times, request.get("keep"), dry, without))
+
+    def swept_to(self, times, keep, dry, without):
+        before, when_full = times
+        if keep is not None and when_full > before:
+            unneeded = yield from self.swept(when_full, True, without)
+            if unneeded["bytes"] > keep:
+                before = when_full
+        gone = yield from self.swept(before, dry, without)
+        gone["bytes"] += yield from versions.swept(self.home, dry)
+        return gone
 
     def swept(self, before, dry, without):
         needed = yield from self.needed(without)

@@ -8,7 +8,14 @@ from towline.backends.beside import run_beside
 from towline.backends.machines import Machines
 from towline.backends.slurm.commands import SlurmSilent
 from towline.backends.slurm.handed import Handed
-from towline.backends.slurm.handover import handed_key, message, test_words
+from towline.backends.slurm.handover import (
+    group_of,
+    handed_key,
+    message,
+    queueing,
+    test_words,
+    words,
+)
 from towline.backends.slurm.queue import Queue
 from towline.errors import AgentError, HostError, Impossible, NotFound
 from towline.model.events import ProcessEnded
@@ -72,6 +79,10 @@ class Slurm:
                 attempt=attempt.number,
                 count=request.process_count,
                 message=lambda root: message(self.engine_id, job, request, root),
+                words=lambda key, root, tasks: words(job, key, root, tasks),
+                batch=job.spec.batch,
+                group=group_of(job, request),
+                at_once=queueing(job).at_once,
                 snapshots=tuple(filter(None, (job.spec.snapshot, job.spec.keep))),
                 sent=again,
                 started=set(range(request.process_count)) if _runs(job) else set(),
@@ -121,18 +132,18 @@ class Slurm:
 
     # --- what it could do --------------------------------------------------------------------
 
-    async def check_possible(self, cluster: str, queueing: Queueing) -> str:
+    async def check_possible(self, cluster: str, wish: Queueing) -> str:
         """What Slurm says to such a job, e.g. when it would start; Impossible if it never would.
 
         A Slurm that cannot be asked is no reason to refuse anything.
         """
         queue = self.queues[cluster]
-        words = test_words(queueing.options)
+        asked = test_words(wish.options)
         try:
             link = await queue.driver.reach(timeout_s=20.0, patient=False)
             answer: dict[str, Any] = {"code": 0, "err": ""}
-            if words:
-                answer = await queue.commands.call(link, words, _CHECK_S)
+            if asked:
+                answer = await queue.commands.call(link, asked, _CHECK_S)
         except (HostError, AgentError):
             return ""
         error = answer["err"]

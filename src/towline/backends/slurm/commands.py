@@ -9,11 +9,14 @@ from towline.probes.slurm import (
     Node,
     account_words,
     complaint,
+    config_words,
     detail_words,
     has_no_accounting,
+    joined,
     node_words,
     queue_words,
     read_accounts,
+    read_array_limit,
     read_details,
     read_nodes,
     read_queue,
@@ -55,21 +58,26 @@ class Commands:
         """Jobs that the controller has forgotten, where the site keeps accounts."""
         if not ids or not self._has_accounting:
             return []
-        answer = await self.call(link, account_words(ids[:_MANY]))
+        numbers = list(dict.fromkeys(one.partition("_")[0] for one in ids))
+        answer = await self.call(link, account_words(numbers[:_MANY]))
         if answer["code"] == _NOT_FOUND or has_no_accounting(answer["err"] + answer["out"]):
             self._has_accounting = False
         return read_accounts(answer["out"]) if answer["code"] == 0 else []
 
     async def detail(self, link: Link, listed: Listed) -> Listed:
         """The same job with its exit code, as far as Slurm still knows it."""
-        if listed.exit_code:
+        if listed.exit_code or listed.state == "CANCELLED":
             return listed
         answer = await self.call(link, detail_words(listed.id))
         found = read_details(answer["out"]) if answer["code"] == 0 else []
         return next((one for one in found if one.state == listed.state), listed)
 
     async def cancel(self, link: Link, ids: list[str]) -> None:
-        await self.call(link, ["scancel", *ids])
+        await self.call(link, ["scancel", *joined(ids)])
+
+    async def array_limit(self, link: Link) -> int | None:
+        """How many tasks an array may have here; None when that cannot be told."""
+        return read_array_limit((await self.call(link, config_words()))["out"])
 
     async def list_nodes(self, link: Link) -> list[Node]:
         answer = await self.call(link, node_words())

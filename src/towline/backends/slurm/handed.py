@@ -1,12 +1,14 @@
 """An attempt that Slurm runs, as the Engine keeps track of it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct, field
 
+from towline.backends.slurm.handover import MARK
 from towline.model.job import Ending
+from towline.probes.slurm import Listed
 
 #: How long several processes may take to stop by themselves.
 _PATIENCE_S = 30.0
@@ -21,7 +23,16 @@ class Handed(Struct):
     count: int
     #: The message for the agent, given Towline's folder over there.
     message: Callable[[str], dict[str, Any]]
+    #: The words for sbatch, given what is handed over, that folder, and the tasks of an array.
+    words: Callable[[str, str, str], list[str]]
     snapshots: tuple[str, ...] = ()
+    #: Attempts of one group can share an array, and of one batch so many run at a time.
+    batch: str = ""
+    group: str = ""
+    at_once: int = 0
+    #: The array that it is a task of, and which.
+    array: str = ""
+    index: int = 0
     #: sbatch was called, or may have been before the Engine was restarted.
     sent: bool = False
     #: Slurm's number of it.
@@ -39,6 +50,11 @@ class Handed(Struct):
     ended: set[int] = field(default_factory=set)
     #: Endings of processes that Slurm stopped: it is still to say why.
     evicted: dict[int, Ending] = field(default_factory=dict)
+    #: When the last of them was seen to begin, and when Slurm last knew of the attempt.
+    begun_at: float = 0.0
+    known_at: float = 0.0
+    #: Slurm has lost it, so its old number counts no more.
+    vanished: bool = False
     #: Since when Slurm says that it is over though its files do not.
     over_since: float = 0.0
     #: sbatch failed for the moment: not before this is it called again, and how often it did.
@@ -59,8 +75,43 @@ class Handed(Struct):
         return bool(self.id) and now >= self.patience_until
 
     @property
+    def entry(self) -> str:
+        """What it is called in Slurm's lists."""
+        return f"{self.array}_{self.index}" if self.array else self.key
+
+    def number_in(self, ticket: str) -> str:
+        """Slurm's number of it, from that of the whole."""
+        return f"{ticket}_{self.index}" if self.array and ticket else ticket
+
+    def recorded(self, array: list[Any] | None, ticket: str, claim: list[str]) -> None:
+        """What is written down over there: where it was put, and which entry runs it."""
+        self.claimed = bool(claim)
+        name, index = array or ("", 0)
+        if claim:
+            self.id, self.array = claim[0], claim[2] if len(claim) > 2 else ""
+            self.index = int(self.id.partition("_")[2] or 0)
+        elif not self.vanished and self.array in ("", name):
+            self.array, self.index = name, index
+            self.id = self.id or self.number_in(ticket)
+
+    @property
     def is_over(self) -> bool:
         return len(self.ended) == self.count
+
+
+def by_attempt(listed: Iterable[Listed]) -> dict[str, list[Listed]]:
+    """Entries by what they are called; a number alone proves nothing, since a controller that was
+    killed may give it out again."""
+    found: dict[str, list[Listed]] = {}
+    for one in listed:
+        key = one.comment.removeprefix(MARK)
+        if key == one.comment:
+            # Some sites write comments of their own.
+            key = one.folder.rpartition("/handed/")[2]
+        _, task, index = one.id.partition("_")
+        key += task + index
+        found.setdefault(key, []).append(one)
+    return found
 
 
 def ending_from(body: dict[str, Any]) -> Ending:

@@ -13,6 +13,8 @@ from towline.model.odd_text import original
 from towline.model.request import Request
 from towline.model.service import orders_of
 
+#: How the comments of our jobs begin.
+MARK = "towline:"
 #: Exit codes of the script itself, told from those of a command by there being no record of one.
 NOT_SHARED, NO_PYTHON = 97, 98
 SCRIPT = f"""\
@@ -46,7 +48,7 @@ def queueing(job: Job) -> Queueing:
 
 def comment(key: str) -> str:
     """By this an attempt is found again in Slurm's lists."""
-    return f"towline:{key}"
+    return f"{MARK}{key}"
 
 
 def message(engine: str, job: Job, request: Request, root: str) -> dict[str, Any]:
@@ -61,15 +63,23 @@ def message(engine: str, job: Job, request: Request, root: str) -> dict[str, Any
     }
 
 
-def words(job: Job, key: str, root: str) -> list[str]:
-    """The command line of sbatch."""
+def group_of(job: Job, request: Request) -> str:
+    """Attempts of the same group can be tasks of one array; empty for those that go alone."""
+    if not job.spec.batch or request.process_count > 1:
+        return ""
+    return f"{job.spec.batch} {queueing(job)} {order(job, request)}"
+
+
+def words(job: Job, key: str, root: str, tasks: str = "") -> list[str]:
+    """The command line of sbatch; `tasks` are the numbers of an array's."""
     queue = queueing(job)
-    title = "".join(c if c.isprintable() else " " for c in original(job.spec.title))
+    name = job.spec.batch if tasks else original(job.spec.title)
+    title = "".join(c if c.isprintable() else " " for c in name)
     common = [
         f"--job-name={title or 'tow'}",
         f"--comment={comment(key)}",
         f"--chdir={root}/handed/{key}",
-        "--output=slurm.out",
+        "--output=slurm%a.out" if tasks else "--output=slurm.out",
         "--open-mode=append",
         "--requeue" if queue.requeue or queue.on_timeout else "--no-requeue",
     ]
@@ -77,6 +87,8 @@ def words(job: Job, key: str, root: str) -> list[str]:
         # The script of a single process becomes what runs the command; steps get it by themselves.
         single = job.attempt is None or len(job.attempt.placement) == 1
         common.append(f"--signal={'B:' if single else ''}{queue.signal}")
+    if tasks:
+        common.append(f"--array={tasks}")
     found = ["sbatch", "--parsable", *common]
     for index, options in enumerate(queue.options):
         found += [*([":"] if index else []), *options]

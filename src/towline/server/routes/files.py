@@ -7,6 +7,7 @@ import msgspec
 from litestar import Request, Response, delete, get, post, put
 from litestar.response import Stream
 
+from towline.engine.cleaned import explained
 from towline.engine.desk import Desk
 from towline.engine.follow import Frame
 from towline.errors import AgentError, NotFound, UsageError
@@ -38,11 +39,13 @@ class ForwardAsk(msgspec.Struct):
 
 
 async def _ask(desk: Desk, job_id: int, op: str, blob: bytes = b"", **fields: Any) -> Any:
+    job = desk.engine.job(job_id)
     try:
-        return await desk.machines.file_operation(desk.engine.job(job_id), 0, op, blob, **fields)
+        return await desk.machines.file_operation(job, 0, op, blob, **fields)
     except AgentError as error:
         if error.code in _USER_ERRORS:
-            raise NotFound(error.text) from None
+            said = explained(desk.engine, job, error)
+            raise NotFound(said.text, hint=said.hint) from None
         raise
 
 
@@ -150,7 +153,11 @@ async def results(request: Request[Any, Any, Any], job_id: int) -> Response[byte
     if job.attempt is None:
         raise NotFound(f"job {job_id} has not started yet", hint=f"tow why {job_id}")
     await desk.results.settled(job_id)
-    return answer(msgspec.to_builtins(await desk.results.fetch(job, tuple(wanted.back))))
+    try:
+        fetched = await desk.results.fetch(job, tuple(wanted.back))
+    except AgentError as error:
+        raise explained(desk.engine, job, error) from None
+    return answer(msgspec.to_builtins(fetched))
 
 
 @post("/v1/jobs/{job_id:int}/forward", status_code=200)

@@ -1,0 +1,93 @@
+"""Which attempts go into Slurm's queue together, and how many at a time. Pure.
+
+Jobs of a batch that differ only in what they run become the tasks of one array. A site limits how
+long an array may be and how many jobs a user may have in the queue: the first is known beforehand,
+the second shows when sbatch refuses, and then the queue is refilled as it drains.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from towline.backends.slurm.handed import Handed
+
+#: Longer arrays gain nothing, and whatever is done with one takes longer.
+_LONGEST = 1000
+#: A full queue is refilled by so many parts of what it took.
+_PARTS = 4
+
+
+class Entry(Struct):
+    """What one call of sbatch puts into the queue."""
+
+    members: list[Handed]
+    #: The name of an array; empty for a job that goes alone.
+    array: str = ""
+    #: So many of its tasks run at a time; 0: as many as there is room for.
+    at_once: int = 0
+
+
+class Limits:
+    """How many attempts may be offered to one Slurm at a time."""
+
+    def __init__(self) -> None:
+        #: The longest array that the site takes; 0: it takes none.
+        self.site = _LONGEST
+        self._most = _LONGEST
+        self._full_until = 0.0
+        self._drained = 0
+        self.tries = 0
+
+    def learn(self, site: int | None) -> None:
+        """As the site says it; None when it did not."""
+        allowed = _LONGEST if site is None else site
+        self._most = self.site = min(_LONGEST, allowed) if allowed > 1 else 0
+
+    @property
+    def is_narrow(self) -> bool:
+        """It refused more than it has room for: go step by step."""
+        return self._most < self.site
+
+    def most(self, now: float) -> int:
+        """So many tasks may be offered now."""
+        waits = now < self._full_until and self._drained < self._most
+        return 0 if waits else self._most
+
+    def accepted(self) -> None:
+        self._full_until, self.tries = 0.0, 0
+
+    def all_sent(self) -> None:
+        self._most = self.site
+
+    def ended(self) -> None:
+        self._drained += 1
+
+    def refused(self, count: int, inside: int, now: float, pause_s: float) -> float:
+        """The queue has no room for so many while so many are in it; when to offer again."""
+        self._most = max(1, min(count, inside // _PARTS) if inside else count // 2)
+        self._drained, self.tries = 0, self.tries + 1
+        self._full_until = now + (pause_s if inside or count == 1 else 0.0)
+        return self._full_until
+
+
+def grouped(some: Iterable[Handed]) -> dict[str, list[Handed]]:
+    """Those that may share an array; what was in one array before stays together."""
+    found: dict[str, list[Handed]] = {}
+    for handed in some:
+        found.setdefault(handed.array or handed.group, []).append(handed)
+    return found
+
+
+def is_inside(handed: Handed) -> bool:
+    """It is in Slurm's hands, or on its way there, or may be."""
+    may_be = handed.sent and handed.array
+    return bool(handed.id or handed.asking or handed.claimed or may_be) and not handed.is_over
+
+
+def in_turn(handed: Handed, there: int) -> int:
+    """How many of its batch may run besides those that are there; 0: it has to wait for them.
+
+    A next array is sent when half of those have ended that may run at a time: never too many run,
+    and those that take long do not keep all others waiting.
+    """
+    return 0 if there > handed.at_once // 2 else handed.at_once - there

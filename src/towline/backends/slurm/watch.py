@@ -1,0 +1,189 @@
+"""Slurm's word for what its queue holds: asked for seldom, and second to what the files say."""
+
+import asyncio
+import math
+import time
+from typing import TYPE_CHECKING
+
+from towline.agent.link import Link
+from towline.backends.slurm.commands import SlurmSilent
+from towline.backends.slurm.handed import Handed, by_attempt
+from towline.backends.slurm.pace import Pace
+from towline.backends.slurm.verdicts import (
+    ending_by_slurm,
+    explained,
+    forgotten,
+    has_ended,
+    is_waiting,
+    leading,
+    was_refused,
+)
+from towline.errors import AgentError, HostError
+from towline.probes.slurm import Listed, why_waiting
+
+if TYPE_CHECKING:
+    from towline.backends.slurm.queue import Queue
+
+#: A shared file system may show what a node wrote only after a while.
+_SETTLE_S = 20.0
+#: A job that Slurm does not know any more may still be told of by its files so much later.
+_FORGOTTEN_S = 60.0
+#: The controller remembers ended jobs for some minutes. One that it knew so recently and now does
+#: not even know as ended was never written down there: it was killed at the wrong moment.
+_REMEMBERED_S = 180.0
+#: What a list says may be older than what the files told meanwhile.
+_RACE_S = 5.0
+
+
+class Watch:
+    """Asks for all attempts of one queue at once, and tells that queue what it means."""
+
+    def __init__(self, queue: "Queue") -> None:
+        self.queue = queue
+        self._pace = Pace()
+        self._wake = asyncio.Event()
+
+    def soon(self) -> None:
+        """Something changed: ask Slurm before long."""
+        self._pace.soon(time.monotonic())
+        self._wake.set()
+
+    async def for_ever(self) -> None:
+        queue = self.queue
+        while True:
+            await self._rest()
+            link = queue.driver.link
+            if link is None or not (queue.wanted or queue.concluded):
+                self._pace.idle()
+                continue
+            self._pace.asking(time.monotonic())
+            try:
+                await self._ask(link)
+                self._pace.answered()
+            except SlurmSilent as silent:
+                self._pace.silent(time.monotonic())
+                self._explain_silence(str(silent))
+            except (HostError, AgentError):
+                pass  # asked again when the channel is open
+
+    async def _rest(self) -> None:
+        """Until it is time to ask again."""
+        while (left_s := self._pace.left_s(time.monotonic())) > 0:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(None if left_s == math.inf else left_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+
+    async def _ask(self, link: Link) -> None:
+        queue = self.queue
+        concluded, queue.concluded = queue.concluded, []
+        if concluded:
+            await link.ask("conclude_handed", keys=concluded)
+        asked = [handed for handed in queue.wanted.values() if handed.sent]
+        if not asked:
+            return
+        began = time.time()
+        listed = by_attempt(await queue.commands.list_jobs(link))
+        await self._find_numbers(link, asked, listed)
+        known = {
+            handed.key: [one for one in listed.get(handed.entry, ()) if one.id == handed.id]
+            for handed in asked
+        }
+        unlisted = {
+            handed.id: handed.key for handed in asked if handed.id and not known[handed.key]
+        }
+        for one in await queue.commands.recall(link, list(unlisted)):
+            if one.id in unlisted:
+                known[unlisted[one.id]].append(one)
+        over = [handed for handed in asked if self._judge(handed, known[handed.key], began)]
+        await self._settle(link, over, known)
+        await queue.cancel([handed for handed in asked if handed.stop and not handed.is_over])
+
+    async def _find_numbers(
+        self, link: Link, asked: list[Handed], listed: dict[str, list[Listed]]
+    ) -> None:
+        """Of attempts whose sbatch gave no answer; a second entry of one is taken out again."""
+        queue = self.queue
+        spare: list[str] = []
+        unsent: list[Handed] = []
+        for handed in asked:
+            found = [one for one in listed.get(handed.entry, ()) if not was_refused(one)]
+            if not handed.id and found:
+                handed.id = found[0].id
+                queue.tell(handed, "in Slurm's queue")
+            elif handed.is_unsent(time.time()) and not handed.stop:
+                unsent.append(handed)
+            spare += [one.id for one in found if one.id != handed.id and not has_ended(one)]
+        queue.sending.offer(unsent)
+        if spare:
+            await queue.commands.cancel(link, spare)
+
+    def _judge(self, handed: Handed, listed: list[Listed], began: float) -> bool:
+        """True when by Slurm's word it is over though its files do not say so."""
+        one = leading(listed)
+        if not handed.id or handed.is_over:
+            return False
+        if one is not None:
+            handed.known_at = began
+        if one is None or has_ended(one):
+            handed.over_since = handed.over_since or time.time()
+            self.soon()
+            return True
+        handed.over_since = 0.0
+        if is_waiting(one) and not handed.started:
+            self.queue.tell(handed, why_waiting(one))
+        elif is_waiting(one) and handed.begun_at < began - _RACE_S:
+            self.queue.requeued(handed)
+            self.queue.tell(handed, why_waiting(one))
+        elif not is_waiting(one) and len(handed.started) < handed.count:
+            self.queue.tell(handed, f"Slurm starts it on {one.nodes or 'a node'}")
+        return False
+
+    async def _settle(self, link: Link, over: list[Handed], known: dict[str, list[Listed]]) -> None:
+        """Look at the files once more; where they stay silent, Slurm's word is the last."""
+        if not over:
+            return
+        said = await self.queue.look(link, over)
+        for handed in over:
+            one = leading(known[handed.key])
+            if one is None:
+                self._forgotten(handed)
+                continue
+            self._end_evicted(handed, one)
+            running = handed.claimed and not handed.again
+            since = time.time() - handed.over_since
+            if not handed.is_over and since >= (_SETTLE_S if running else 0.0):
+                one = await self.queue.commands.detail(link, one)
+                told = said.get(handed.key, "")
+                ending = ending_by_slurm(one, told, handed.claimed, time.time())
+                self.queue.end_all(handed, ending)
+
+    def _forgotten(self, handed: Handed) -> None:
+        now = time.time()
+        since = now - handed.over_since
+        if handed.is_over:
+            return
+        if not handed.claimed and handed.over_since - handed.known_at < _REMEMBERED_S:
+            if since >= _RACE_S:
+                # It never began, and whatever comes of an old entry will find a newer claim.
+                handed.id, handed.vanished, handed.over_since = "", True, 0.0
+                handed.array = ""
+                self.queue.tell(handed, "Slurm has lost it; it is handed over again")
+        elif since >= _FORGOTTEN_S:
+            self._end_evicted(handed, None)
+            self.queue.end_all(handed, forgotten(now))
+
+    def _end_evicted(self, handed: Handed, listed: Listed | None) -> None:
+        """Slurm has said why it stopped them, or never will."""
+        for rank, ending in handed.evicted.items():
+            self.queue.end(handed, rank, explained(ending, listed))
+
+    def _explain_silence(self, error: str) -> None:
+        now = time.time()
+        for handed in list(self.queue.wanted.values()):
+            if len(handed.started) < handed.count:
+                self.queue.tell(handed, f"Slurm does not answer: {error}")
+            if handed.evicted and now - handed.over_since > _FORGOTTEN_S:
+                self._end_evicted(handed, None)
