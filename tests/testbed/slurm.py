@@ -108,7 +108,7 @@ class Slurm(Hosts):
         super().restore()
         if not self._daemon_pid("slurmctld"):
             self.start_controller()
-        self._resume_nodes()
+        self.resume_nodes()
         self._await_nodes()
 
     def wipe(self) -> None:
@@ -178,7 +178,7 @@ class Slurm(Hosts):
             logs = "\n".join(_tail(path) for path in self._logs())
             raise TestbedError(f"the test Slurm did not start:\n{told}\n{logs}") from None
 
-    def _resume_nodes(self) -> None:
+    def resume_nodes(self) -> None:
         """A controller that was killed sets nodes aside whose jobs it finds there unexpectedly."""
         shown = self._answer("sinfo", "--noheader", "--Node", "-o", "%N %T")
         for line in dict.fromkeys(shown.splitlines()):

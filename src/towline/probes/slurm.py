@@ -99,6 +99,12 @@ def read_details(text: str) -> list[Listed]:
     return found
 
 
+def read_plain_number(text: str) -> str:
+    """Of a job, or a task of an array, that details were asked of; empty when there is none."""
+    found = re.search(r"\bJobId=(\d+)", text)
+    return found[1] if found else ""
+
+
 def read_ticket(text: str) -> str:
     """The job's number from what `sbatch --parsable` printed; empty when there is none."""
     for line in reversed(text.splitlines()):

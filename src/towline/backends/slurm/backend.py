@@ -117,13 +117,15 @@ class Slurm:
     async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
         """Run a command in the job's allocation, in the folder of one of its processes."""
         link = await self.machines.tunnel(job, rank)
-        number = self.queues[job.spec.cluster].number_of(handed_key(self.engine_id, job))
+        queue = self.queues[job.spec.cluster]
+        number = queue.number_of(handed_key(self.engine_id, job))
         if not number or job.attempt is None or job.state.final:
             raise NotFound(
                 f"job {job.id} does not run now, so nothing can run beside it",
                 hint=f"tow ls {job.id} and tow pull {job.id} show its files",
             )
         key = key_of(self.engine_id, job.id, job.attempt.number, rank)
+        number = await queue.commands.plain_number(link, number)
         beside = ["srun", f"--jobid={number}", "--overlap", "--ntasks=1", "--nodes=1"]
         if job.spec.queue and len(job.spec.queue.options) == 1 and job.attempt.nodes.get(rank):
             beside.append(f"--nodelist={job.attempt.nodes[rank]}")

@@ -19,6 +19,7 @@ from towline.probes.slurm import (
     read_array_limit,
     read_details,
     read_nodes,
+    read_plain_number,
     read_queue,
 )
 
@@ -74,6 +75,13 @@ class Commands:
 
     async def cancel(self, link: Link, ids: list[str]) -> None:
         await self.call(link, ["scancel", *joined(ids)])
+
+    async def plain_number(self, link: Link, number: str) -> str:
+        """srun knows the tasks of arrays only by numbers of their own."""
+        if "_" not in number:
+            return number
+        answer = await self.call(link, detail_words(number))
+        return read_plain_number(answer["out"]) or number
 
     async def array_limit(self, link: Link) -> int | None:
         """How many tasks an array may have here; None when that cannot be told."""
