@@ -15,12 +15,16 @@ from towline.probes.slurm import (
     has_no_accounting,
     is_full,
     is_passing,
+    joined,
     queue_words,
     read_accounts,
+    read_array_limit,
     read_details,
     read_nodes,
+    read_plain_number,
     read_queue,
     read_ticket,
+    spans,
     why_waiting,
 )
 
@@ -216,3 +220,24 @@ def test_no_text_breaks_a_reader(text: str) -> None:
     for read in (read_queue, read_accounts, read_details, read_nodes, read_ticket, complaint):
         read(text)
     expand(text)
+
+
+def test_tasks_of_arrays_are_read_one_by_one() -> None:
+    assert "--array" in queue_words("me")
+    rows = "12_7|RUNNING|None|N/A|h2|/x|towline:a\n12_[8-9%2]|PENDING|Priority|N/A||/x|towline:a\n"
+    assert [one.id for one in read_queue(rows)] == ["12_7"]
+    (found,) = read_details("JobId=20 ArrayJobId=12 ArrayTaskId=7 JobState=FAILED ExitCode=97:0\n")
+    assert (found.id, found.exit_code) == ("12_7", "97:0")
+    assert read_plain_number("JobId=20 ArrayJobId=12 ArrayTaskId=7") == "20"
+
+
+def test_numbers_of_an_array_are_one_word() -> None:
+    assert spans([3, 1, 2, 7, 9, 8]) == "1-3,7-9"
+    assert joined(["12_1", "9", "12_2", "12_5"]) == ["12_[1-2,5]", "9"]
+
+
+def test_limit_on_arrays_is_the_smaller_of_both() -> None:
+    assert read_array_limit("MaxArraySize            = 1001\n") == 1001
+    both = "MaxArraySize = 1001\nSchedulerParameters = bf_interval=1,max_array_tasks=300\n"
+    assert read_array_limit(both) == 300
+    assert read_array_limit("slurm_load_ctl_conf error: Unable to contact slurm controller") is None

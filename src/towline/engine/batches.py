@@ -186,7 +186,10 @@ class Batches:
         batch = self.store.batches.named(name)
         progress = self.active.get(name)
         now = self.engine.clock()
-        counts = progress.counts if progress else Counter(self.store.batches.counts(batch))
+        counts = Counter(progress.counts if progress else self.store.batches.counts(batch))
+        if batch.base.queue is not None:
+            # They are in their cluster's queue.
+            counts[State.QUEUED] += counts.pop(State.STARTING, 0)
         return {
             "name": name,
             "cluster": batch.base.cluster,
@@ -217,8 +220,10 @@ class Batches:
             job = self.engine.core.jobs.get(job_id)
             if state is State.QUEUED or job is None or job.attempt is None:
                 continue
-            for slot in job.attempt.placement:
-                row = found.setdefault(slot.machine, {"running": 0, "gpus": {}})
+            if state is State.STARTING and job.spec.queue is not None:
+                continue
+            for rank, slot in enumerate(job.attempt.placement):
+                row = found.setdefault(job.attempt.machine_of(rank), {"running": 0, "gpus": {}})
                 row["running"] += 1
                 for gpu in slot.gpus:
                     row["gpus"][str(gpu)] = row["gpus"].get(str(gpu), 0) + 1
@@ -226,6 +231,10 @@ class Batches:
 
     def _why(self, progress: Progress) -> str:
         """Why those wait that wait."""
+        if progress.batch.base.queue is not None:
+            inside = (self.engine.core.jobs.get(job) for job in progress.inside)
+            waiting_there = (job for job in inside if job and job.state is State.STARTING)
+            return next((job.reason for job in waiting_there), "")
         if progress.batch.stopped or not progress.counts[State.QUEUED]:
             return ""
         waiting = (job for job, state in progress.inside.items() if state is State.QUEUED)
