@@ -9,9 +9,9 @@ READY  := $(VENV)/.ready
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
 
-# The whole suite, against real parts; fails when a part cannot be started.
+# The whole suite, against real parts, most of which wait most of the time; fails when a part cannot be started.
 test: $(READY) parts lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 # The inner loop: everything that needs no real part.
 quick: $(READY)

@@ -100,7 +100,6 @@ def _about(
         "state": "failed" if task.code else "done",
         "exit_code": task.code,
         "machines": [where],
-        "attempt": 1,
         "command": task.argv,
     }
     told = output(engine, job)

@@ -64,8 +64,9 @@ def test_connection_lost_during_sbatch_never_submits_twice(tow: Tow, slurm: Slur
         if (slurm.root("h1") / "usr/bin/sbatch.real").exists():
             slurm.control("mv", "/usr/bin/sbatch.real", "/usr/bin/sbatch")
     assert runs(slurm) == jobs
-    entries = submitted(slurm)
-    assert len(entries) == len(set(entries.values()))
+    # Tasks of an array share its comment; other tests may have left some in Slurm's memory.
+    single = [comment for number, comment in submitted(slurm).items() if "_" not in number]
+    assert len(single) == len(set(single))
 
 
 def test_second_entry_of_an_attempt_does_not_run(tow: Tow, slurm: Slurm) -> None:
@@ -143,7 +144,7 @@ def test_job_stopped_while_the_access_node_is_away_stops_when_it_is_back(
     slurm.boot("h1")
     # A controller that was killed may not even know it: then its files have the time to speak.
     assert ended(tow, job, timeout=150)["state"] == "stopped"
-    wait_until(lambda: queue_lines(slurm) == [], timeout=30)
+    wait_until(lambda: queue_lines(slurm) == [], timeout=90)
 
 
 def test_failed_node_loses_the_job_and_says_so(tow: Tow, slurm: Slurm) -> None:
