@@ -31,22 +31,10 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-#: About half of the time that the tests of Slurm take.
-FIRST_SLURM = {"test_slurm_arrays.py", "test_slurm_limits.py", "test_slurm_services.py"}
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if NOT_QUICK & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
-        if "agent" in item.path.parts:
-            # Their jobs have the same short keys, by which an agent finds what belongs to a job.
-            item.add_marker(pytest.mark.xdist_group("agent"))
-        if "slurm" in getattr(item, "fixturenames", ()):
-            # Where tests run side by side, two Slurms are enough.
-            half = "first" if item.path.name in FIRST_SLURM else "second"
-            item.add_marker(pytest.mark.xdist_group(f"{half} slurm"))
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,9 @@
 """An agent per test, and the certainty that nothing of it is left running."""
 
+import fcntl
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +14,15 @@ from testbed.waiting import wait_until
 from .driver import Driver
 
 NewAgent = Callable[..., Driver]
+
+
+@pytest.fixture(autouse=True)
+def _one_at_a_time() -> Iterator[None]:
+    """Where tests run side by side: jobs have the same short keys here, and an agent finds what
+    belongs to a job by its key."""
+    with open(f"{tempfile.gettempdir()}/towline-agent-tests", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture
