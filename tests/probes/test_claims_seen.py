@@ -153,3 +153,18 @@ def test_no_claim_breaks_the_observation(now: Any, before: Any) -> None:
     assert 0 <= machine.foreign_mem_mb <= machine.mem_mb
     assert 0 <= machine.gpus[0].foreign_mem_mb <= 8192
     assert 0 <= machine.gpus[0].foreign_util <= 1
+
+
+def test_what_our_own_jobs_use_beyond_their_grant_is_not_there_for_others() -> None:
+    mine = {"key": "e-1-1-0", "mine": True, "mem_mb": GB, "gpus": [0], "gpu_mem_mb": 2 * GB}
+    jobs = {"e-1-1-0": use(3 * GB, 0.0, 77)}
+    more = {
+        "jobs": jobs,
+        "gpus": "0, GPU-0, GTX, 8192, 5120, 0\n",
+        "gpu_apps": "GPU-0, 77, 5120\n",
+    }
+    machine = seen(mine, own={"e-1-1-0"}, **more)
+    assert machine.foreign_mem_mb == 3 * GB  # 4 GB are used, of which 1 GB was granted
+    assert machine.gpus[0].foreign_mem_mb == 3 * GB
+    alone = seen({**mine, "reserved": True}, own={"e-1-1-0"}, **more)
+    assert alone.gpus[0].foreign_mem_mb == 0

@@ -192,10 +192,29 @@ def _memory(
     if found is None:
         return (before.mem_mb, before.foreign_mem_mb) if before else (0, 0)
     may = min(found.total_mb, limits.mem_mb or found.total_mb)
-    own = sum(_number(job.get("rss_mb")) for job in jobs.values())
+    own = sum(_within_grant(raw, key, _number(job.get("rss_mb"))) for key, job in jobs.items())
     measured = max(0.0, found.total_mb - found.available_mb - own)
     others = sum(beside(measured, [(claim.mem_mb, claim.rss_mb) for claim in claims]))
     return may, min(may, int(_beyond(others, found.total_mb - may)))
+
+
+def _own_claims(raw: Raw, keys: Collection[str]) -> list[Raw]:
+    claims = [claim for claim in _list(raw.get("claims")) if isinstance(claim, dict)]
+    return [claim for claim in claims if claim.get("mine") and str(claim.get("key")) in keys]
+
+
+def _within_grant(raw: Raw, key: str, rss_mb: float) -> float:
+    """How much of a job's memory it was granted: what it uses beyond that is not there for us."""
+    granted = sum(_number(claim.get("mem_mb")) for claim in _own_claims(raw, (key,)))
+    return min(rss_mb, granted) if granted else rss_mb
+
+
+def _gpu_grant(raw: Raw, jobs: dict[str, Raw], index: int) -> float:
+    """What our jobs that share a GPU were granted of its memory; 0: it is not shared by memory."""
+    here = [claim for claim in _own_claims(raw, jobs) if index in _list(claim.get("gpus"))]
+    if any(claim.get("reserved") for claim in here):
+        return 0.0
+    return sum(_number(claim.get("gpu_mem_mb")) for claim in here)
 
 
 def _gpus(
@@ -208,7 +227,14 @@ def _gpus(
     pids = {pid for job in jobs.values() for pid in _list(job.get("pids"))}
     apps = parse_apps(_text(raw.get("gpu_apps")))
     return tuple(
-        _gpu(reading, [app for app in apps if app.uuid == reading.uuid], pids, ours, claims)
+        _gpu(
+            reading,
+            [app for app in apps if app.uuid == reading.uuid],
+            pids,
+            ours,
+            claims,
+            _gpu_grant(raw, jobs, reading.index),
+        )
         for reading in parse_gpus(_text(raw.get("gpus")))
         if reading.index is not None and (limits.gpus is None or reading.index in limits.gpus)
     )
@@ -220,6 +246,7 @@ def _gpu(
     pids: set[int],
     ours: Mapping[int, bool],
     claims: list[Claim],
+    granted_mb: float,
 ) -> Gpu:
     assert reading.index is not None
     own = [app for app in apps if app.pid in pids]
@@ -230,6 +257,9 @@ def _gpu(
     util = reading.util or 0.0
     util = util if not held else util / 2 if others else 0.0
     used_mb = _foreign_gpu_mb(reading.used_mb or 0, own, others, held)
+    if granted_mb:
+        # What our own jobs use beyond what they asked for is not there for others.
+        used_mb += int(max(0.0, sum(app.used_mb or 0 for app in own) - granted_mb))
     here = [claim for claim in claims if reading.index in claim.gpus]
     if here:
         granted = [(claim.gpu_mem_mb, _listed_mb(claim, apps)) for claim in here]
