@@ -226,7 +226,9 @@ def test_new_engine_knows_the_cluster_of_a_file_again(tow: Tow, submit: Tow, slu
     assert process.stdout is not None and process.stdout.readline() == "line 1\n"
     assert tow("engine", "stop").returncode == 0
     (slurm.home("h1") / "end").touch()
-    rest, said = process.communicate(timeout=60)
+    # Not `communicate`: it does not see what `readline` has read ahead.
+    rest = process.stdout.read()
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 9, said
     assert counted("line 1\n" + rest)
     assert show(tow, 1)["cluster"] == "slurm:worker@cedar"
