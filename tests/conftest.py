@@ -19,9 +19,14 @@ from testbed.tow import Tow
 NOT_QUICK = {
     "e2e",
     "agent",
+    "test_batch_live.py",
+    "test_batches.py",
     "test_filesystem.py",
+    "test_follow.py",
+    "test_pace.py",
     "test_random_trees.py",
     "test_scheduler_machine.py",
+    "test_staging.py",
 }
 
 
