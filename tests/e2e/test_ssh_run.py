@@ -89,6 +89,14 @@ def test_one_session_per_connection_is_enough(tow: Tow, hosts: Hosts) -> None:
     assert tow("stop", str(job)).returncode == 0
 
 
+def test_machine_that_has_only_ssh_s_own_favourite_cipher_is_reached(
+    tow: Tow, hosts: Hosts
+) -> None:
+    hosts.sshd_options("h1", {"Ciphers": "chacha20-poly1305@openssh.com"})
+    configure(tow, "h1")
+    assert tow("run", "-c", "lab", "hostname").stdout == "h1\n"
+
+
 def test_login_shell_that_prints_does_no_harm(tow: Tow, hosts: Hosts) -> None:
     noise = 'echo "hello from rc"; printf "no newline"; echo "rc err" >&2\n'
     (hosts.home("h1") / ".bashrc").write_text(noise)

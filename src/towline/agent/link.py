@@ -58,6 +58,7 @@ class Link(asyncio.SubprocessProtocol):
         link = cls(host, on_event, on_closed)
         link._root = root
         stage_two = agent_package().stage_two(root)
+        await host.prepare()
         argv = host.channel(BOOT, str(len(stage_two)))
         try:
             # A session of its own: Ctrl-C on the terminal that started the Engine is not for us.

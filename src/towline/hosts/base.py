@@ -6,10 +6,13 @@ from towline.errors import HostError
 
 
 class Host(Protocol):
-    """How to get a byte channel to `python3` on a machine. Nothing here does I/O."""
+    """How to get a byte channel to `python3` on a machine."""
 
     #: What the user calls it.
     name: str
+
+    async def prepare(self) -> None:
+        """Find out what `channel` wants to know; called before each. Nothing else does I/O."""
 
     def channel(self, boot: str, argument: str) -> list[str]:
         """The argv whose stdin and stdout lead to `python3 -c boot argument` over there."""

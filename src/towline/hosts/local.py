@@ -9,6 +9,9 @@ class LocalHost:
     def __init__(self, name: str = "this") -> None:
         self.name = name
 
+    async def prepare(self) -> None:
+        pass
+
     def channel(self, boot: str, argument: str) -> list[str]:
         # -I: the submitter's PYTHON* variables are for the jobs, not for the agent.
         return [sys.executable, "-I", "-c", boot, argument]

@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Callable
 
 from towline.errors import HostError, Refused, Unreachable, Unusable
+from towline.hosts.ciphers import faster_ciphers
 
 #: Finds a python3 and hands over. It passes through the login shell (sh, bash, csh, fish alike),
 #: so it contains no single quote, newline, `!` or backslash.
@@ -48,10 +49,17 @@ class SshHost:
         digest = hashlib.sha256(f"{destination}:{port}".encode()).hexdigest()[:12]
         #: Where `login()` leaves its master connection.
         self.control_path = os.path.join(control_folder, digest)
+        #: Which encryption to ask for; empty: as ssh would choose.
+        self._ciphers: list[str] = []
+
+    async def prepare(self) -> None:
+        self._ciphers = await faster_ciphers(self.question())
 
     def channel(self, boot: str, argument: str) -> list[str]:
         remote = shlex.join(["sh", "-c", _FIND_PYTHON, "sh", boot, argument])
         options = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+        if self._ciphers:
+            options += ["-o", f"Ciphers={','.join(self._ciphers)}"]
         return self._ssh(*options, *self._shared(), "--", self.destination, remote)
 
     def login(self) -> list[str] | None:
