@@ -10,6 +10,7 @@ from towline.backends.slurm.verdicts import (
     explained,
     forgotten,
     leading,
+    never_began,
     was_refused,
 )
 from towline.model.job import Ending
@@ -132,3 +133,10 @@ def test_entries_are_told_by_their_comment_or_their_folder() -> None:
 def test_job_that_slurm_did_not_accept_is_not_in_its_queue() -> None:
     assert was_refused(Listed("2", "FAILED", "BadConstraints"))
     assert not was_refused(Listed("2", "FAILED", "NonZeroExitCode", nodes="h2"))
+
+
+def test_only_what_its_node_took_down_before_it_began_can_begin_elsewhere() -> None:
+    assert never_began(Listed("9", "NODE_FAIL"), claimed=False)
+    assert not never_began(Listed("9", "NODE_FAIL"), claimed=True)
+    for state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"):
+        assert not never_began(Listed("9", state), claimed=False)

@@ -108,6 +108,15 @@ def _about(
         for name, value in expected.items()
         if view[name] != value
     ]
+    # A start that never went out, because the machine was away, may be followed by another one.
+    if view["attempt"] != 1 and (runs := _runs(engine, job)) != 1:
+        found.append(f"job {job}: attempt {view['attempt']}, and it was said to run {runs} times")
     if told != {"out": task.out, "err": task.err}:
         found.append(f"job {job}: its output is {told!r}")
     return found
+
+
+def _runs(engine: Engine, job: int) -> int:
+    """How many times Towline said that a job runs."""
+    history = engine.call("GET", f"/v1/jobs/{job}")["history"]
+    return sum(entry["text"].startswith("running on") for entry in history)

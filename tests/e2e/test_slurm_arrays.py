@@ -129,10 +129,6 @@ def start(tow: Tow, slurm: Slurm, *words: str, running: int = 0) -> None:
     wait_until(lambda: len(lines_run(slurm)) >= running, timeout=60, every=0.1)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="a killed controller may call a task NODE_FAIL that never began: it is told as failed",
-)
 def test_controller_killed_in_the_middle_loses_no_line(tow: Tow, slurm: Slurm) -> None:
     configure(tow)
     start(tow, slurm, write_lines(tow, LINES), running=20)

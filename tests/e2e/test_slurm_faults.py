@@ -144,7 +144,7 @@ def test_job_stopped_while_the_access_node_is_away_stops_when_it_is_back(
     slurm.boot("h1")
     # A controller that was killed may not even know it: then its files have the time to speak.
     assert ended(tow, job, timeout=150)["state"] == "stopped"
-    wait_until(lambda: queue_lines(slurm) == [], timeout=90)
+    wait_until(lambda: queue_lines(slurm) == [], timeout=30)
 
 
 def test_failed_node_loses_the_job_and_says_so(tow: Tow, slurm: Slurm) -> None:

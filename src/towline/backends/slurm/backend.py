@@ -47,8 +47,13 @@ class Slurm:
         """Use the machine of this name as the access node of a cluster."""
         if cluster not in self.queues:
             driver = self.machines.drivers[cluster]
-            self.queues[cluster] = Queue(cluster, self.engine_id, driver, self.report)
+            self.queues[cluster] = Queue(
+                cluster, self.engine_id, driver, self.report, self._is_wanted
+            )
         return self.queues[cluster]
+
+    def _is_wanted(self, key: str) -> bool:
+        return any(key in queue.wanted for queue in self.queues.values())
 
     def close(self) -> None:
         for queue in self.queues.values():

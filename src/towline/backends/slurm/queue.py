@@ -7,6 +7,7 @@ seldom, by one call for all jobs.
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from towline.agent.link import Link
@@ -28,11 +29,21 @@ _MANY = 500
 
 
 class Queue:
-    def __init__(self, name: str, engine_id: str, driver: Driver, report: Report) -> None:
+    """`is_wanted` says of a key whether this queue or another of the same Engine wants it."""
+
+    def __init__(
+        self,
+        name: str,
+        engine_id: str,
+        driver: Driver,
+        report: Report,
+        is_wanted: Callable[[str], bool],
+    ) -> None:
         self.name = name
         self.engine_id = engine_id
         self.driver = driver
         self.report = report
+        self.is_wanted = is_wanted
         self.wanted: dict[str, Handed] = {}
         self.commands = Commands(driver)
         self.sending = Sending(self)
@@ -110,11 +121,12 @@ class Queue:
         for key, seen in header["news"].items():
             whole, _, rank = key.rpartition("-")
             handed = self.wanted.get(whole)
-            if handed is None:
-                self.concluded.append(whole)
-            else:
+            if handed is not None:
                 handed.claimed = True
                 self._found(handed, int(rank), seen)
+            elif not self.is_wanted(whole):
+                # Two clusters may share an access node and a folder there: only old news goes.
+                self.concluded.append(whole)
 
     def _silence(self) -> str:
         error = self.driver.error

@@ -14,6 +14,8 @@ from towline.probes.slurm import ENDED, WAITING, Listed
 EVICTED = "evicted"
 #: As Slurm says it that the node could not write a job's output where it was told to.
 _NO_OUTPUT = "0:53"
+#: Ends that are no fault of the job: one that had not begun can begin elsewhere.
+_OF_THE_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"})
 _CAUSES = {
     "CANCELLED": "cancelled",
     "REVOKED": "cancelled",
@@ -40,6 +42,11 @@ def has_ended(listed: Listed) -> bool:
 def was_refused(listed: Listed) -> bool:
     """Slurm lists even jobs that it did not accept."""
     return listed.state == "FAILED" and listed.reason == "BadConstraints" and not listed.nodes
+
+
+def never_began(listed: Listed, claimed: bool) -> bool:
+    """It ended with its node before anything of it ran, and nothing but that was wrong with it."""
+    return not claimed and listed.state in _OF_THE_NODE
 
 
 def ending_by_slurm(listed: Listed, said: str, started: bool, now: float) -> Ending:

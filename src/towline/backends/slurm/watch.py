@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from towline.agent.link import Link
 from towline.backends.slurm.commands import SlurmSilent
 from towline.backends.slurm.handed import Handed, by_attempt
-from towline.backends.slurm.pace import Pace
+from towline.backends.slurm.pace import Pace, backoff_s
 from towline.backends.slurm.verdicts import (
     ending_by_slurm,
     explained,
@@ -16,10 +16,11 @@ from towline.backends.slurm.verdicts import (
     has_ended,
     is_waiting,
     leading,
+    never_began,
     was_refused,
 )
 from towline.errors import AgentError, HostError
-from towline.probes.slurm import Listed, why_waiting
+from towline.probes.slurm import ENDED, Listed, why_waiting
 
 if TYPE_CHECKING:
     from towline.backends.slurm.queue import Queue
@@ -109,7 +110,7 @@ class Watch:
         spare: list[str] = []
         unsent: list[Handed] = []
         for handed in asked:
-            found = [one for one in listed.get(handed.entry, ()) if not was_refused(one)]
+            found = [one for one in listed.get(handed.entry, ()) if _counts(handed, one)]
             if not handed.id and found:
                 handed.id = found[0].id
                 queue.tell(handed, "in Slurm's queue")
@@ -151,6 +152,9 @@ class Watch:
             if one is None:
                 self._forgotten(handed)
                 continue
+            if not handed.stop and never_began(one, handed.claimed):
+                self._hand_over_again(handed, ENDED[one.state])
+                continue
             self._end_evicted(handed, one)
             running = handed.claimed and not handed.again
             since = time.time() - handed.over_since
@@ -167,13 +171,18 @@ class Watch:
             return
         if not handed.claimed and handed.over_since - handed.known_at < _REMEMBERED_S:
             if since >= _RACE_S:
-                # It never began, and whatever comes of an old entry will find a newer claim.
-                handed.id, handed.vanished, handed.over_since = "", True, 0.0
-                handed.array = ""
-                self.queue.tell(handed, "Slurm has lost it; it is handed over again")
+                self._hand_over_again(handed, "Slurm has lost it")
         elif since >= _FORGOTTEN_S:
             self._end_evicted(handed, None)
             self.queue.end_all(handed, forgotten(now))
+
+    def _hand_over_again(self, handed: Handed, why: str) -> None:
+        """It never began; whatever comes of its old entry all the same will find a newer claim."""
+        handed.id, handed.array, handed.vanished, handed.over_since = "", "", True, 0.0
+        handed.tries += 1
+        handed.not_before = time.time() + backoff_s(handed.tries)
+        self.queue.tell(handed, f"{why}; it is handed over again")
+        self.soon()
 
     def _end_evicted(self, handed: Handed, listed: Listed | None) -> None:
         """Slurm has said why it stopped them, or never will."""
@@ -187,3 +196,9 @@ class Watch:
                 self.queue.tell(handed, f"Slurm does not answer: {error}")
             if handed.evicted and now - handed.over_since > _FORGOTTEN_S:
                 self._end_evicted(handed, None)
+
+
+def _counts(handed: Handed, listed: Listed) -> bool:
+    """It may be the entry that runs the attempt: not refused, nor one that was given up."""
+    given_up = handed.vanished and never_began(listed, handed.claimed)
+    return not was_refused(listed) and not given_up

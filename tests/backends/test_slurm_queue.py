@@ -1,0 +1,179 @@
+"""What becomes of attempts in a Slurm's queue, with an access node and a Slurm that are made up."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from towline.backends.driver import Driver
+from towline.backends.slurm import watch
+from towline.backends.slurm.handed import Handed
+from towline.backends.slurm.queue import Queue
+from towline.model.events import AttemptWaits, ProcessEnded
+
+KEY = "e-1-1"
+
+
+class Cedar:
+    """The channel to an access node, and the Slurm behind it."""
+
+    def __init__(self) -> None:
+        self.hello = {"root": "/home/me/.towline", "user": "me"}
+        #: Number -> its state in Slurm's list.
+        self.jobs: dict[int, str] = {}
+        self.claim = ""
+        self.handed_over: list[dict[str, Any]] = []
+
+    async def ask(self, op: str, blob: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        await asyncio.sleep(0)
+        return getattr(self, f"_{op}")(fields), b""
+
+    def _heed(self, fields: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    _conclude_handed = _heed
+
+    def _call(self, fields: dict[str, Any]) -> dict[str, Any]:
+        out = ""
+        if fields["argv"][0] == "squeue":
+            line = "{}|{}|None|N/A|h2|/home/me|towline:" + KEY + "\n"
+            out = "".join(line.format(number, state) for number, state in self.jobs.items())
+        return {"code": 0, "out": out, "err": ""}
+
+    def _hand_over(self, fields: dict[str, Any]) -> dict[str, Any]:
+        self.handed_over.append(fields)
+        number = 6 + len(self.handed_over)
+        self.jobs[number] = "PENDING"
+        return {"code": 0, "out": f"{number}\n", "err": ""}
+
+    def _handed(self, fields: dict[str, Any]) -> dict[str, Any]:
+        ticket = f"{6 + len(self.handed_over)}\n" if self.handed_over else ""
+        known = {"array": None, "ticket": ticket, "claim": self.claim, "said": ""}
+        ranks = [{"state": "waiting"}]
+        return {"handed": {key: {**known, "ranks": ranks} for key in fields["keys"]}}
+
+
+class AccessNode:
+    """As much of a driver as a queue needs."""
+
+    name = "cedar"
+    error = None
+
+    def __init__(self, link: Cedar) -> None:
+        self.link = link
+        self.guest: Any = None
+
+    async def bring(self, link: Cedar, snapshots: tuple[str, ...]) -> None:
+        pass
+
+
+class Scene:
+    def __init__(self, wanted_elsewhere: str = "") -> None:
+        self.cedar = Cedar()
+        self.facts: list[Any] = []
+        driver = cast("Driver", AccessNode(self.cedar))
+        self.queue = Queue(
+            "cedar",
+            "e",
+            driver,
+            self.facts.append,
+            lambda key: key in self.queue.wanted or key == wanted_elsewhere,
+        )
+
+    def want(self) -> None:
+        message = {"key": KEY, "script": "", "order": {}, "specs": [], "argv": ["sbatch"]}
+        self.queue.want(
+            Handed(
+                key=KEY,
+                job=1,
+                attempt=1,
+                count=1,
+                message=lambda root: message,
+                words=lambda key, root, tasks: [],
+            )
+        )
+
+    @property
+    def reasons(self) -> list[str]:
+        return [fact.reason for fact in self.facts if isinstance(fact, AttemptWaits)]
+
+    @property
+    def ending(self) -> Any:
+        return next((f.ending for f in self.facts if isinstance(f, ProcessEnded)), None)
+
+    async def until(self, true: Callable[[], Any]) -> None:
+        async with asyncio.timeout(20):
+            while not true():
+                self.queue.watch.soon()
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("towline.backends.slurm.pace.OFTEN_S", 0.01)
+    monkeypatch.setattr("towline.backends.slurm.pace.SOON_S", 0.01)
+    monkeypatch.setattr(watch, "_SETTLE_S", 0.0)
+
+
+def play(story: Callable[[Scene], Any], **about: str) -> None:
+    async def whole() -> None:
+        scene = Scene(**about)
+        try:
+            await story(scene)
+        finally:
+            scene.queue.close()
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("state", ["NODE_FAIL", "BOOT_FAIL", "PREEMPTED"])
+def test_attempt_that_its_node_lost_before_it_began_is_handed_over_again(state: str) -> None:
+    async def story(scene: Scene) -> None:
+        scene.want()
+        await scene.until(lambda: scene.queue.number_of(KEY) == "7")
+        scene.cedar.jobs[7] = state
+        # The old entry stays in Slurm's list for a while; it is not taken for the new one.
+        await scene.until(lambda: scene.queue.number_of(KEY) == "8")
+        scene.cedar.jobs[8] = state
+        await scene.until(lambda: scene.queue.number_of(KEY) == "9")
+        assert any("handed over again" in reason for reason in scene.reasons)
+        assert [asked["anew"] for asked in scene.cedar.handed_over] == [False, True, True]
+        assert scene.ending is None
+
+    play(story)
+
+
+def test_attempt_that_began_on_a_node_that_failed_is_lost_and_never_run_again() -> None:
+    async def story(scene: Scene) -> None:
+        scene.want()
+        await scene.until(lambda: scene.queue.number_of(KEY) == "7")
+        scene.cedar.claim, scene.cedar.jobs[7] = "7 0", "NODE_FAIL"
+        await scene.until(lambda: scene.ending)
+        assert (scene.ending.cause, scene.ending.text) == ("lost", "its node failed")
+        assert len(scene.cedar.handed_over) == 1
+
+    play(story)
+
+
+def test_attempt_that_was_to_be_stopped_is_not_handed_over_again() -> None:
+    async def story(scene: Scene) -> None:
+        scene.want()
+        await scene.until(lambda: scene.queue.number_of(KEY) == "7")
+        scene.queue.wanted[KEY].stop = True
+        scene.cedar.jobs[7] = "NODE_FAIL"
+        await scene.until(lambda: scene.ending)
+        assert len(scene.cedar.handed_over) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize(("elsewhere", "old"), [(KEY, []), ("", [KEY])])
+def test_news_of_another_cluster_on_the_same_access_node_is_left_to_it(
+    elsewhere: str, old: list[str]
+) -> None:
+    async def story(scene: Scene) -> None:
+        scene.queue.heard({"event": "handed", "news": {f"{KEY}-0": {"state": "running"}}})
+        assert scene.queue.concluded == old
+
+    play(story, wanted_elsewhere=elsewhere)
