@@ -129,3 +129,60 @@ def test_call_tells_code_and_output_of_a_program(agent: Driver) -> None:
 def test_login_shell_gets_the_words_as_they_are(agent: Driver) -> None:
     answer = agent.call("call", argv=["printf", "%s|", "it's", "$HOME", "a b", ""], login=True)
     assert answer["out"].endswith("it's|$HOME|a b||")
+
+
+def age(root: Path) -> None:
+    """As if all of it had been handed over long ago."""
+    for folder in (root / "handed").iterdir():
+        os.utime(folder, (1, 1))
+
+
+def test_what_was_handed_over_goes_after_its_job_folder(agent: Driver) -> None:
+    hand_over(agent, "true")
+    assert run(agent).wait(timeout=30) == 0
+    age(agent.root)
+    agent.call("sweep", unused_s=60)
+    assert (agent.root / "handed" / KEY).is_dir(), "its job folder is there"
+    assert agent.call("forget", keys=[f"{KEY}-0"])["forgotten"] == [f"{KEY}-0"]
+    assert agent.call("sweep", unused_s=60, dry=True)["bytes"] > 0
+    assert agent.call("sweep", unused_s=60)["bytes"] > 0
+    assert not (agent.root / "handed" / KEY).exists()
+
+
+def test_an_attempt_that_never_began_can_be_forgotten_and_one_that_runs_cannot(
+    agent: Driver,
+) -> None:
+    hand_over(agent, "sleep", "60")
+    ((_, _, ended),) = agent.call("sizes", prefix="engine-")["folders"]
+    assert ended, "it has not begun, so nothing is lost with it"
+    running = run(agent)
+    wait_until((agent.root / "handed" / KEY / "claim").exists)
+    ((_, _, ended),) = agent.call("sizes", prefix="engine-")["folders"]
+    assert not ended
+    assert agent.call("forget", keys=[f"{KEY}-0"])["forgotten"] == []
+    agent.call("stop_handed", keys=[KEY])
+    running.wait(timeout=30)
+
+
+def test_an_attempt_that_was_forgotten_does_not_run_after_all(agent: Driver) -> None:
+    hand_over(agent, "sh", "-c", "echo x >> ../../../runs")
+    assert agent.call("forget", keys=[f"{KEY}-0"])["forgotten"] == [f"{KEY}-0"]
+    assert run(agent).wait(timeout=30) != 0
+    assert not (agent.root / "runs").exists()
+
+
+def test_an_array_goes_after_the_last_of_its_tasks(agent: Driver) -> None:
+    keys = [f"engine-{job}-1" for job in (1, 2)]
+    specs = {str(n): {"key": f"{key}-0", "argv": ["true"]} for n, key in enumerate(keys)}
+    agent.call("prepare_handed", array="engine-a1", tasks=specs)
+    order = {"processes": 1, "parts": [], "ranks": [[0, 0]], "gpus": [0], "array": True}
+    tasks = {str(n): key for n, key in enumerate(keys)}
+    asked = {"order": order, "specs": [], "tasks": tasks, "script": "#!/bin/sh\n"}
+    agent.call("hand_over", key="engine-a1", argv=["echo", "7"], **asked)
+    for key in keys:
+        age(agent.root)
+        agent.call("sweep", unused_s=60)
+        assert (agent.root / "handed/engine-a1/order").exists()
+        agent.call("forget", keys=[f"{key}-0"])
+    agent.call("sweep", unused_s=60)
+    assert list((agent.root / "handed").iterdir()) == []

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from towline.agent.remote.blobs import Blobs
+from towline.agent.remote.home import Home
+
 from .conftest import NewAgent
 from .driver import AgentError, Driver
 from .test_agent_differences import digest, give, id_of, refusal
@@ -232,3 +235,17 @@ def test_a_content_that_just_arrived_is_not_written_to(
     rest_of(agent, large)
     assert rest_of(new_agent(), large) == 0
     assert (root / "blobs" / name[:2] / name[2:]).read_bytes() == large
+
+
+def test_what_another_agent_completes_meanwhile_does_not_keep_an_agent_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(str(tmp_path))
+    home.make()
+    partial = Path(home.partial) / digest(b"half")
+    partial.write_bytes(b"ha")
+    with os.scandir(home.partial) as found:
+        seen = list(found)
+    partial.unlink()
+    monkeypatch.setattr("os.scandir", lambda folder: iter(seen))
+    assert Blobs(home).lacking([partial.name]) == [partial.name]

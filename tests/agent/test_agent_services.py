@@ -169,15 +169,20 @@ def test_its_output_is_kept_beside_that_of_the_job(agent: Driver) -> None:
     assert log(agent).startswith("of mine\n")
 
 
-def test_it_is_dialled_by_name(agent: Driver) -> None:
-    begin(agent, "k", "sleep", "60", services=[service(SERVE)])
-    answering(agent)
+def first_words(agent: Driver) -> bytes:
+    """What the service answers when it is dialled by name and asked for what it has not."""
     agent.call("dial", stream=1, key="k", service="web")
     agent.send({"stream": 1}, b"GET /nothing HTTP/1.0\r\n\r\n")
     data = b""
     while b"\r\n" not in data:
         data += agent.wait_for(lambda: agent.pop(lambda h: h.get("stream") == 1))[1]
-    assert data.startswith(b"HTTP/1.0 404")
+    return data
+
+
+def test_it_is_dialled_by_name(agent: Driver) -> None:
+    begin(agent, "k", "sleep", "60", services=[service(SERVE)])
+    answering(agent)
+    assert first_words(agent).startswith(b"HTTP/1.0 404")
     with pytest.raises(AgentError) as refused:
         agent.call("dial", stream=2, key="k", service="another")
     assert refused.value.code == "refused"
@@ -258,11 +263,6 @@ def test_every_python_serves_also_through_the_relay_of_a_node(
     begin(agent, "k", "sleep", "60", services=[service(SERVE)])
     answering(agent)
     wait_until(lambda: (root / "jobs" / "k" / "relay").exists())
-    agent.call("dial", stream=1, key="k", service="web")
-    agent.send({"stream": 1}, b"GET /nothing HTTP/1.0\r\n\r\n")
-    data = b""
-    while b"\r\n" not in data:
-        data += agent.wait_for(lambda: agent.pop(lambda h: h.get("stream") == 1))[1]
-    assert data.startswith(b"HTTP/1.0 404")
+    assert first_words(agent).startswith(b"HTTP/1.0 404")
     os.kill(agent.started["k"][0], signal.SIGTERM)
     agent.end_of("k")

@@ -128,7 +128,8 @@ def test_log_prints_the_output_of_all_jobs_or_of_some_lines(tow: Tow, stub: Stub
     assert stub.asked_of("GET /v1/jobs/12/log")[-1].query == {"follow": "0", "stream": "out"}
     tow("batch", "log", "--state", "failed", "sweep")
     assert stub.asked_of("GET /v1/batches/sweep")[-1].query == {"state": "failed"}
-    for lines in ("77", "x", "5-"):
+    assert tow("batch", "log", "sweep", "6-999999999999999").stdout == "14\n"
+    for lines in ("77", "x", "5-", "²"):
         assert tow("batch", "log", "sweep", lines).returncode == 2
 
 

@@ -1,11 +1,6 @@
 """A batch on a terminal: a table that fits, failures above it, and what Ctrl-C asks."""
 
-import fcntl
-import os
 import re
-import struct
-import subprocess
-import termios
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from cli.stub import Stub, answer, batch, event, frame, stream
+from testbed.terminal import Terminal
 from testbed.tow import Tow
-from testbed.waiting import wait_until
 from towline.cli.batch_live import drawn
 
 NOW = 1062.0
@@ -78,53 +73,8 @@ def test_results_on_their_way_are_told() -> None:
     assert "bringing their results home" in text_of(batch(done=4, home=False), 80)[-1]
 
 
-class Screen:
-    """`tow` on a terminal of 80 columns that can draw."""
-
-    def __init__(self, tow: Tow, *words: str) -> None:
-        self._ours, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        os.set_blocking(self._ours, False)
-        self.seen = ""
-        self.process = subprocess.Popen(
-            [*tow.program, *words],
-            cwd=tow.folder,
-            env=tow.env | {"TERM": "xterm", "COLUMNS": "80"},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-        os.close(theirs)
-
-    def sees(self, text: str) -> None:
-        wait_until(lambda: text in self._read(), on_timeout=lambda: self.seen)
-
-    def types(self, text: str) -> None:
-        os.write(self._ours, text.encode())
-
-    def leaves(self) -> int:
-        wait_until(lambda: self._read() and self.process.poll() is not None)
-        self._read()
-        return self.process.returncode
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-        os.close(self._ours)
-
-    def _read(self) -> str:
-        try:
-            while piece := os.read(self._ours, 65536):
-                self.seen += piece.decode(errors="replace")
-        except OSError:
-            pass  # Nothing there now, or nobody writes any more.
-        return self.seen
-
-
 @pytest.fixture
-def screen(tow: Tow, stub: Stub) -> Iterator[Screen]:
+def screen(tow: Tow, stub: Stub) -> Iterator[Terminal]:
     """A batch that is followed on a terminal and does not end by itself."""
     failed = event(3, 7, "failed", "failed: exit code 3", code=3)
     again = event(4, 8, "requeued", "retry was asked for")
@@ -134,22 +84,20 @@ def screen(tow: Tow, stub: Stub) -> Iterator[Screen]:
     stub.on("GET /v1/batches/sweep/follow", stream(busy, hold=threading.Event()), ended)
     stub.on("POST /v1/batches/sweep/stop", answer({"batch": BUSY}))
     (tow.folder / "sweep.txt").write_text("true\n")
-    screen = Screen(tow, "batch", "sweep.txt")
-    try:
+    able = {"TERM": "xterm", "COLUMNS": "80"}
+    with Terminal(tow, "batch", "sweep.txt", env=able, lines_and_columns=(24, 80)) as screen:
         screen.sees("597 of 1200")
         yield screen
-    finally:
-        screen.close()
 
 
-def test_failures_stand_above_the_table(screen: Screen) -> None:
+def test_failures_stand_above_the_table(screen: Terminal) -> None:
     told = "failed 7 line 7 on h1 (exit code 3): cmd 7 · tow log 7"
     screen.sees(told)
     assert screen.seen.count(told) == 1
     assert "started 6" not in screen.seen and "requeued" not in screen.seen
 
 
-def test_ctrl_c_asks_and_can_stop_the_batch(screen: Screen, stub: Stub) -> None:
+def test_ctrl_c_asks_and_can_stop_the_batch(screen: Terminal, stub: Stub) -> None:
     screen.types("\x03")
     screen.sees("batch sweep has not ended. [s]top it, [k]eep following, [d]etach?")
     screen.types("s\r")
@@ -159,7 +107,7 @@ def test_ctrl_c_asks_and_can_stop_the_batch(screen: Screen, stub: Stub) -> None:
     assert stub.asked_of("GET /v1/batches/sweep/follow")[1].query == {"since": "4"}
 
 
-def test_a_second_ctrl_c_detaches(screen: Screen, stub: Stub) -> None:
+def test_a_second_ctrl_c_detaches(screen: Terminal, stub: Stub) -> None:
     screen.types("\x03")
     screen.sees("[d]etach?")
     screen.types("\x03")
@@ -168,7 +116,7 @@ def test_a_second_ctrl_c_detaches(screen: Screen, stub: Stub) -> None:
     assert stub.asked_of("POST /v1/batches/sweep/stop") == []
 
 
-def test_whoever_detaches_leaves_in_peace(screen: Screen) -> None:
+def test_whoever_detaches_leaves_in_peace(screen: Terminal) -> None:
     screen.types("\x03")
     screen.sees("[d]etach?")
     screen.types("what\rd\r")

@@ -1,19 +1,10 @@
 """Following goes on over broken streams, other attempts and restarted Engines."""
 
 import json
-import os
-import pty
-import signal
-import subprocess
-import threading
 
-import pytest
-
+from cli.following import END, OnTerminal, held, stops_when_told
 from cli.stub import Stub, answer, job, out, refusal, stream
 from testbed.tow import Tow
-from testbed.waiting import wait_until
-
-END = {"end": job(state="done")}
 
 
 def test_a_broken_stream_goes_on_where_it_was(tow: Tow, stub: Stub) -> None:
@@ -123,116 +114,46 @@ def test_a_refused_machine_without_a_terminal_says_which_command_to_type(
     assert "tow login me@gpu1" in done.stderr
 
 
-class OnTerminal:
-    """`tow` with a terminal for stdin and stderr, as a person has it."""
-
-    def __init__(self, tow: Tow, *words: str) -> None:
-        self.person, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [*tow.program, *words],
-            env=tow.env,
-            cwd=tow.folder,
-            stdin=theirs,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-        )
-        os.close(theirs)
-        os.set_blocking(self.person, False)
-        self.seen = ""
-
-    def sees(self, text: str) -> None:
-        wait_until(lambda: text in self._look(), on_timeout=lambda: self.seen)
-
-    def types(self, text: str) -> None:
-        os.write(self.person, text.encode())
-
-    def interrupts(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-
-    def waits_for_output(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.readline()
-
-    def _look(self) -> str:
-        try:
-            self.seen += os.read(self.person, 65536).decode()
-        except OSError:
-            pass
-        return self.seen
-
-    def close(self) -> int:
-        try:
-            return self.process.wait(20)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            assert self.process.stdout is not None
-            self.process.stdout.close()
-            os.close(self.person)
-
-
-@pytest.fixture
-def held(stub: Stub) -> Stub:
-    """An Engine with a job that goes on until it is stopped."""
-    stub.on("POST /v1/run", stream({"job": job()}, out("begun\n"), hold=threading.Event()))
-    return stub
-
-
 QUESTION = "job 12 has not ended. [s]top it, [k]eep following, [d]etach?"
 
 
-def test_ctrl_c_on_a_terminal_can_stop_the_job(tow: Tow, held: Stub) -> None:
-    held.on("POST /v1/jobs/stop", answer({"jobs": [job(state="stopping")]}))
-    held.on("GET /v1/jobs/12/log", stream({"job": job()}, {"end": job(state="stopped")}))
-    terminal = OnTerminal(tow, "run", "x")
-    try:
-        terminal.waits_for_output()
-        terminal.interrupts()
-        terminal.sees(QUESTION)
+def test_ctrl_c_on_a_terminal_can_stop_the_job(tow: Tow, stub: Stub) -> None:
+    held(stub, out("begun\n"))
+    stops_when_told(stub)
+    with OnTerminal(tow, "run", "x") as terminal:
+        terminal.is_asked(QUESTION)
         terminal.types("what?\ns\n")
         terminal.sees("job 12 stopped")
-    finally:
-        code = terminal.close()
-    assert code == 130
-    assert held.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12]}
+        assert terminal.leaves() == 130
+    assert stub.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12]}
 
 
-def test_ctrl_c_on_a_terminal_can_be_taken_back(tow: Tow, held: Stub) -> None:
-    held.on("GET /v1/jobs/12/log", stream({"job": job()}, out("more\n", 6), END))
-    terminal = OnTerminal(tow, "run", "x")
-    try:
-        terminal.waits_for_output()
-        terminal.interrupts()
-        terminal.sees(QUESTION)
+def test_ctrl_c_on_a_terminal_can_be_taken_back(tow: Tow, stub: Stub) -> None:
+    held(stub, out("begun\n"))
+    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, out("more\n", 6), END))
+    with OnTerminal(tow, "run", "x") as terminal:
+        terminal.is_asked(QUESTION)
         terminal.types("k\n")
         terminal.sees("job 12 done")
-    finally:
-        code = terminal.close()
-    assert code == 0
-    asked = held.asked_of("GET /v1/jobs/12/log")[0]
+        assert terminal.leaves() == 0
+    asked = stub.asked_of("GET /v1/jobs/12/log")[0]
     assert json.loads(asked.query["from"]) == {"0.0.out": 6}
 
 
-def test_a_second_ctrl_c_detaches(tow: Tow, held: Stub) -> None:
-    terminal = OnTerminal(tow, "run", "x")
-    try:
-        terminal.waits_for_output()
-        terminal.interrupts()
-        terminal.sees(QUESTION)
+def test_a_second_ctrl_c_detaches(tow: Tow, stub: Stub) -> None:
+    held(stub, out("begun\n"))
+    with OnTerminal(tow, "run", "x") as terminal:
+        terminal.is_asked(QUESTION)
         terminal.interrupts()
         terminal.sees("detached; job 12 goes on: tow attach 12")
-    finally:
-        code = terminal.close()
-    assert code == 130
+        assert terminal.leaves() == 130
 
 
 def test_a_login_on_a_terminal_runs_ssh_and_dials_again(tow: Tow, stub: Stub) -> None:
     login = {"machine": "gpu1", "target": "me@gpu1", "command": ["true"]}
     stub.on("POST /v1/machines/redial", answer({}))
     stub.on("POST /v1/run", stream({"job": job()}, {"login": login}, END))
-    terminal = OnTerminal(tow, "run", "x")
-    try:
+    with OnTerminal(tow, "run", "x") as terminal:
         terminal.sees("job 12 done")
-    finally:
-        terminal.close()
+        terminal.leaves()
     assert stub.asked_of("POST /v1/machines/redial")[0].json == {"machines": ["gpu1"]}

@@ -142,7 +142,7 @@ def test_the_commands_typed_most_import_nothing_heavy(
     stub.on("GET /v1/jobs", answer({"jobs": [job()]}))
     stub.on("POST /v1/jobs", answer({"jobs": [job()]}))
     code = (
-        "import sys; from towline.cli.main import run; before = run(sys.argv[1:]);"
+        "import sys; from towline.cli.main import dispatch; before = dispatch(sys.argv[1:]);"
         "sys.stderr.write('loaded: ' + ' '.join(sys.modules))"
     )
     # -S: what the site's own start-up files import is not ours.
@@ -162,16 +162,44 @@ def test_the_commands_typed_most_import_nothing_heavy(
     assert len([name for name in loaded if name.startswith("towline.cli.commands.")]) == 1
 
 
-def test_a_folder_that_is_gone_is_told(tow: Tow, stub: Stub) -> None:
+def in_a_folder_that_is_gone(tow: Tow, *words: str) -> "subprocess.CompletedProcess[str]":
     gone = tow.folder / "gone"
     gone.mkdir()
-    script = f"rmdir {gone}; exec {sys.executable} -m towline.cli.main run true"
-    done = subprocess.run(
-        ["sh", "-c", script],
+    script = f'rmdir {gone}; exec "$@"'
+    return subprocess.run(
+        ["sh", "-c", script, "sh", *tow.program, *words],
         cwd=gone,
         env={**os.environ, **tow.env},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        timeout=60,
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "true"],
+        ["machines"],
+        ["clusters"],
+        ["doctor"],
+        ["snapshots"],
+        ["checkout", "12"],
+        ["checkout", "12", "there"],
+        ["push", "12", "."],
+    ],
+)
+def test_a_folder_that_is_gone_is_told(tow: Tow, stub: Stub, words: list[str]) -> None:
+    done = in_a_folder_that_is_gone(tow, *words)
     assert done.returncode == 2
     assert "this folder does not exist any more" in done.stderr
+    assert stub.asked == []
+
+
+def test_a_job_can_be_followed_from_a_folder_that_is_gone(tow: Tow, stub: Stub) -> None:
+    end = {"end": job(state="done", results="/home/me/job_results/12")}
+    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, end))
+    done = in_a_folder_that_is_gone(tow, "attach", "12")
+    assert done.returncode == 0
+    assert done.stderr.endswith("results: /home/me/job_results/12\n")

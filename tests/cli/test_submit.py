@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from cli.following import END, OnTerminal, held, stops_when_told
 from cli.stub import Stub, answer, job, out, stream
-from cli.test_follow import OnTerminal
 from testbed.tow import Tow
 from towline.cli.compat import submit_follow
 from towline.cli.engine import Engine
 
-END = {"end": job(state="done")}
 URL = "http://localhost:20123"
 BOARD = {"job": 12, "name": "tensorboard", "state": "up", "text": "", "url": URL}
 UP = {"note": f"tensorboard: {URL}", "service": BOARD}
@@ -153,44 +152,28 @@ def test_a_broken_network_is_told_and_the_address_again_when_it_is_back(
     assert done.stderr.count(URL) == 2
 
 
-def held(stub: Stub, *frames: Any) -> None:
-    """A job that goes on until it is stopped."""
-    stub.on("POST /v1/run", stream({"job": job()}, UP, *frames, hold=threading.Event()))
-
-
 def test_ctrl_c_and_yes_stops_the_job(submit: Tow, stub: Stub) -> None:
-    held(stub, out("begun\n"))
-    stub.on("POST /v1/jobs/stop", answer({"jobs": [job(state="stopping")]}))
-    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, {"end": job(state="stopped")}))
-    terminal = OnTerminal(submit, "-c=cedar.json", "x")
-    try:
-        terminal.waits_for_output()
-        terminal.interrupts()
-        terminal.sees(QUESTION)
+    held(stub, UP, out("begun\n"))
+    stops_when_told(stub)
+    with OnTerminal(submit, "-c=cedar.json", "x") as terminal:
+        terminal.is_asked(QUESTION)
         terminal.types("maybe\ny\n")
         terminal.sees("job 12 stopped")
-    finally:
-        code = terminal.close()
-    assert code == 130
+        assert terminal.leaves() == 130
     assert stub.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12]}
 
 
 def test_ctrl_c_and_no_goes_on_where_it_was_and_tells_the_address_again(
     submit: Tow, stub: Stub
 ) -> None:
-    held(stub, out("begun\n"))
+    held(stub, UP, out("begun\n"))
     stub.on("GET /v1/jobs/12/log", stream({"job": job()}, UP, out("more\n", 6), END))
-    terminal = OnTerminal(submit, "-c=cedar.json", "x")
-    try:
-        terminal.waits_for_output()
+    with OnTerminal(submit, "-c=cedar.json", "x") as terminal:
         terminal.sees(URL)
-        terminal.interrupts()
-        terminal.sees(QUESTION)
+        terminal.is_asked(QUESTION)
         terminal.types("no\n")
         terminal.sees("job 12 done")
-    finally:
-        code = terminal.close()
-    assert code == 0
+        assert terminal.leaves() == 0
     assert terminal.seen.count(URL) == 2
     (again,) = stub.asked_of("GET /v1/jobs/12/log")
     assert json.loads(again.query["from"]) == {"0.0.out": 6}
@@ -198,66 +181,49 @@ def test_ctrl_c_and_no_goes_on_where_it_was_and_tells_the_address_again(
 
 
 def test_second_ctrl_c_leaves_the_job_and_says_how_to_come_back(submit: Tow, stub: Stub) -> None:
-    held(stub, out("begun\n"))
-    terminal = OnTerminal(submit, "-c=cedar.json", "x")
-    try:
-        terminal.waits_for_output()
-        terminal.interrupts()
-        terminal.sees(QUESTION)
+    held(stub, UP, out("begun\n"))
+    with OnTerminal(submit, "-c=cedar.json", "x") as terminal:
+        terminal.is_asked(QUESTION)
         terminal.interrupts()
         terminal.sees("job 12 goes on: tow attach 12")
-    finally:
-        code = terminal.close()
-    assert code == 130
+        assert terminal.leaves() == 130
     assert stub.asked_of("POST /v1/jobs/stop") == []
 
 
 def test_ctrl_c_while_it_is_being_cancelled_leaves(submit: Tow, stub: Stub) -> None:
-    held(stub, out("begun\n"))
-    stub.on("POST /v1/jobs/stop", answer({"jobs": [job(state="stopping")]}))
+    held(stub, UP, out("begun\n"))
+    stops_when_told(stub)
     still = stream({"job": job()}, {"note": "stopping"}, hold=threading.Event())
     stub.on("GET /v1/jobs/12/log", still)
-    terminal = OnTerminal(submit, "-c=cedar.json", "x")
-    try:
-        terminal.waits_for_output()
-        terminal.interrupts()
-        terminal.sees(QUESTION)
+    with OnTerminal(submit, "-c=cedar.json", "x") as terminal:
+        terminal.is_asked(QUESTION)
         terminal.types("yes\n")
         terminal.sees("· stopping")
         terminal.interrupts()
         terminal.sees("job 12 is being cancelled: tow status")
-    finally:
-        code = terminal.close()
-    assert code == 130
+        assert terminal.leaves() == 130
 
 
 def test_network_that_stays_away_asks_the_same_question(submit: Tow, stub: Stub) -> None:
-    held(stub, out("begun\n"), BROKEN)
+    held(stub, UP, out("begun\n"), BROKEN)
     back = stream({"job": job()}, UP, out("more\n", 6), END)
     stub.on("GET /v1/jobs/12/log", back)
-    terminal = OnTerminal(submit, "-c=cedar.json", "--patience", "0.2", "x")
-    try:
-        terminal.sees(f"lab could not be reached for 0.2 s.\r\n{QUESTION}")
+    with OnTerminal(submit, "-c=cedar.json", "--patience", "0.2", "x") as terminal:
+        terminal.sees(f"lab could not be reached for 0.2 s.\n{QUESTION}")
         terminal.types("n\n")
         terminal.sees("job 12 done")
-    finally:
-        code = terminal.close()
-    assert code == 0
+        assert terminal.leaves() == 0
     assert terminal.seen.count(URL) == 2
 
 
 def test_job_can_be_cancelled_while_the_network_is_away(submit: Tow, stub: Stub) -> None:
-    held(stub, out("begun\n"), BROKEN)
-    stub.on("POST /v1/jobs/stop", answer({"jobs": [job(state="stopping")]}))
-    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, {"end": job(state="stopped")}))
-    terminal = OnTerminal(submit, "-c=cedar.json", "--patience", "0.2", "x")
-    try:
+    held(stub, UP, out("begun\n"), BROKEN)
+    stops_when_told(stub)
+    with OnTerminal(submit, "-c=cedar.json", "--patience", "0.2", "x") as terminal:
         terminal.sees(QUESTION)
         terminal.types("yes\n")
         terminal.sees("job 12 is cancelled as soon as lab answers")
-    finally:
-        code = terminal.close()
-    assert code == 130
+        assert terminal.leaves() == 130
 
 
 def test_network_that_is_back_in_time_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +238,7 @@ def test_network_that_is_back_in_time_asks_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_a_terminal_nothing_is_asked(submit: Tow, stub: Stub) -> None:
-    held(stub, out("begun\n"), BROKEN)
+    held(stub, UP, out("begun\n"), BROKEN)
     process = submit.popen("-c=cedar.json", "--patience", "0.1", "x")
     assert process.stdout is not None and process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)

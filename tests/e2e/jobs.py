@@ -2,7 +2,7 @@
 
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from testbed.tow import Tow
 from testbed.waiting import wait_until
@@ -45,12 +45,21 @@ def ended(tow: Tow, job: int, timeout: float = 30) -> dict[str, Any]:
 
 def read_line_with(process: "subprocess.Popen[str]", text: str) -> str:
     """The next line of its stdout that contains `text`; the test's time limit bounds the wait."""
-    assert process.stdout is not None
+    return _line_with(process.stdout, text)
+
+
+def told(process: "subprocess.Popen[str]", text: str) -> str:
+    """The next line of its notes that contains `text`; the test's time limit bounds the wait."""
+    return _line_with(process.stderr, text)
+
+
+def _line_with(stream: IO[str] | None, text: str) -> str:
+    assert stream is not None
     # Not `for line in`: that reads ahead.
-    while line := process.stdout.readline():
+    while line := stream.readline():
         if text in line:
             return line
-    raise AssertionError(f"its output ended without {text!r}")
+    raise AssertionError(f"it ended without {text!r}")
 
 
 def raw(

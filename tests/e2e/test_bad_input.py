@@ -29,6 +29,17 @@ def nothing_was_done(tow: Tow) -> bool:
     return bool(tow.json("status", "--all")["jobs"] == [])
 
 
+def cannot_be_used(tow: Tow, machine: str, *said: str, step: str = "") -> None:
+    """A job for it is refused in these words, and the doctor finds this step broken."""
+    configure(tow, machine)
+    refused = complaint(tow("run", "-c", "lab", "true"), 1)
+    for text in said:
+        assert text in refused
+    if step:
+        assert list(broken_steps(tow)) == [step]
+    assert nothing_was_done(tow)
+
+
 # What was typed
 
 
@@ -110,32 +121,21 @@ def test_project_file_with_a_cluster_that_is_not_there(tow: Tow) -> None:
 
 @real
 def test_host_name_that_does_not_exist(tow: Tow, hosts: Hosts) -> None:
-    configure(tow, "no-such-host.invalid")
-    said = complaint(tow("run", "-c", "lab", "true"), 1)
-    assert "there is no host of that name" in said
-    assert "~/.ssh/config" in said
-    assert list(broken_steps(tow)) == ["reachable"]
-    assert nothing_was_done(tow)
+    said = ("there is no host of that name", "~/.ssh/config")
+    cannot_be_used(tow, "no-such-host.invalid", *said, step="reachable")
 
 
 @real
 def test_host_that_refuses_connections(tow: Tow, hosts: Hosts) -> None:
     hosts.kill("h1")
-    configure(tow, "h1")
-    said = complaint(tow("run", "-c", "lab", "true"), 1)
-    assert "h1: does not answer (connection refused)" in said
-    assert list(broken_steps(tow)) == ["reachable"]
-    assert nothing_was_done(tow)
+    cannot_be_used(tow, "h1", "h1: does not answer (connection refused)", step="reachable")
 
 
 @real
 @pytest.mark.slow
 def test_host_that_is_silent(tow: Tow, hosts: Hosts) -> None:
     hosts.cut("h1")
-    configure(tow, "h1")
-    said = complaint(tow("run", "-c", "lab", "true"), 1)
-    assert "h1: does not answer" in said
-    assert nothing_was_done(tow)
+    cannot_be_used(tow, "h1", "h1: does not answer")
 
 
 @real
@@ -151,12 +151,8 @@ def test_dead_machine_does_not_hold_up_jobs_on_the_others(tow: Tow, hosts: Hosts
 @real
 def test_key_that_is_refused(tow: Tow, hosts: Hosts) -> None:
     (hosts.home("h1") / ".ssh" / "authorized_keys").unlink()
-    configure(tow, "h1")
-    said = complaint(tow("run", "-c", "lab", "true"), 1)
-    assert "h1: login refused (it accepts: publickey)" in said
-    assert "ssh-copy-id h1" in said
-    assert list(broken_steps(tow)) == ["login"]
-    assert nothing_was_done(tow)
+    said = ("h1: login refused (it accepts: publickey)", "ssh-copy-id h1")
+    cannot_be_used(tow, "h1", *said, step="login")
 
 
 @real
@@ -165,43 +161,28 @@ def test_host_key_that_nobody_confirmed_yet(tow: Tow, hosts: Hosts, tmp_path: Pa
     config = tmp_path / "ssh_config"
     config.write_text(hosts.ssh_config.read_text().replace(known, str(tmp_path / "known_hosts")))
     tow.env["TOWLINE_SSH_CONFIG"] = str(config)
-    configure(tow, "h1")
-    said = complaint(tow("run", "-c", "lab", "true"), 1)
-    assert "h1: its host key is not known yet" in said
-    assert "tow login h1" in said
-    assert list(broken_steps(tow)) == ["host key"]
+    said = ("h1: its host key is not known yet", "tow login h1")
+    cannot_be_used(tow, "h1", *said, step="host key")
     assert not (tmp_path / "known_hosts").exists()
 
 
 @real
 def test_host_key_that_has_changed(tow: Tow, hosts: Hosts) -> None:
     hosts.new_host_key("h1")
-    configure(tow, "h1")
-    said = complaint(tow("run", "-c", "lab", "true"), 1)
-    assert "h1: its host key has changed" in said
-    assert "ssh-keygen -R" in said
-    assert list(broken_steps(tow)) == ["host key"]
-    assert nothing_was_done(tow)
+    said = ("h1: its host key has changed", "ssh-keygen -R")
+    cannot_be_used(tow, "h1", *said, step="host key")
 
 
 @real
 def test_machine_without_python(tow: Tow, hosts: Hosts) -> None:
     hosts.no_python("h1")
-    configure(tow, "h1")
-    said = complaint(tow("run", "-c", "lab", "true"), 1)
-    assert "h1: no python3 found there" in said
-    assert list(broken_steps(tow)) == ["python3"]
-    assert nothing_was_done(tow)
+    cannot_be_used(tow, "h1", "h1: no python3 found there", step="python3")
 
 
 @real
 def test_machine_with_a_full_disk(tow: Tow, hosts: Hosts) -> None:
     hosts.fill_disk("h1")
-    configure(tow, "h1")
-    said = complaint(tow("run", "-c", "lab", "true"), 1)
-    assert "h1" in said
-    assert "No space left" in said
-    assert "`folder`" in said
+    cannot_be_used(tow, "h1", "h1", "No space left", "`folder`")
     (step,) = broken_steps(tow).values()
     assert "No space left" in step["text"]
     assert nothing_was_done(tow)

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from e2e.boards import TRAIN, page, python_for_hosts, shows
 from e2e.engines import kill_engine
-from e2e.jobs import complaint, configure, ended, submit, wait_for
+from e2e.jobs import complaint, configure, ended, submit, told, wait_for
 from e2e.person import Person
 from testbed.hosts import Hosts
 from testbed.tow import Tow
@@ -42,15 +41,6 @@ def service(tow: Tow, job: int, state: str = "up", place: int = 0) -> dict[str, 
 def end(tow: Tow, job: int) -> None:
     tow("exec", str(job), "touch", "end")
     assert ended(tow, job)["state"] == "done"
-
-
-def told(follower: "subprocess.Popen[str]", text: str) -> str:
-    """The next line of its notes with `text`; the test's time limit bounds the wait."""
-    assert follower.stderr is not None
-    while line := follower.stderr.readline():
-        if text in line:
-            return line
-    raise AssertionError(f"its notes ended without {text!r}")
 
 
 @pytest.mark.real

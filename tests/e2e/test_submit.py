@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from e2e.boards import TRAIN, page, python_for_hosts, shows
-from e2e.jobs import ENGINE, ended, show, wait_for
+from e2e.jobs import ENGINE, ended, show, told, wait_for
 from e2e.person import CTRL_C, Person
 from e2e.slurm_jobs import queue_lines
 from e2e.test_cuts import COUNTING, counted
@@ -234,15 +234,6 @@ def test_new_engine_knows_the_cluster_of_a_file_again(tow: Tow, submit: Tow, slu
     assert show(tow, 1)["cluster"] == "slurm:worker@cedar"
     assert tow("retry", "1").returncode == 0
     assert ended(tow, 1)["attempt"] == 2
-
-
-def told(process: "subprocess.Popen[str]", text: str) -> str:
-    """The next line of its notes with `text`; the test's time limit bounds the wait."""
-    assert process.stderr is not None
-    while line := process.stderr.readline():
-        if text in line:
-            return line
-    raise AssertionError(f"its notes ended without {text!r}")
 
 
 @pytest.mark.timeout(300)

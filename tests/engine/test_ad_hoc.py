@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from engine.bench import AdHocBench
 from towline.backends.machines import Membership
-from towline.config.paths import home_paths
 from towline.config.settings import Config, MachineEntry, MachinesCluster
 from towline.engine.clusters import Clusters
 from towline.errors import UsageError
 from towline.hosts.ssh import SshHost, real_target
-from towline.store.store import Store
 
 SSH_CONFIG = """\
 Host gpu1
@@ -41,12 +40,7 @@ class Joined:
         return [member.host.name for member in self.clusters[cluster]]
 
 
-class Bench:
-    def __init__(self, folder: Path) -> None:
-        self.paths = home_paths()
-        self.store = Store(str(folder / "store.db"))
-        self.restart()
-
+class Bench(AdHocBench):
     def restart(self) -> None:
         self.joined = Joined()
         self.clusters = Clusters(self.joined, self.store, self.paths)  # type: ignore[arg-type]
@@ -57,10 +51,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    (tmp_path / "ssh_config").write_text(SSH_CONFIG)
-    monkeypatch.setenv("TOWLINE_SSH_CONFIG", str(tmp_path / "ssh_config"))
-    monkeypatch.setenv("TOWLINE_HOME", str(tmp_path))
-    return Bench(tmp_path)
+    return Bench(tmp_path, monkeypatch, SSH_CONFIG)
 
 
 def configured(*machines: str | MachineEntry) -> Config:

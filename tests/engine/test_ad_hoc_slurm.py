@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
+from engine.bench import AdHocBench
 from towline.backends.machines import Membership
-from towline.config.paths import home_paths
 from towline.config.settings import Config, MachinesCluster, SlurmCluster
 from towline.engine.clusters import Clusters
 from towline.errors import UsageError
 from towline.hosts.ssh import SshHost
-from towline.store.store import Store
 
 SSH_CONFIG = "Host cedar\n  HostName 10.9.8.7\n  User me\n"
 FOLDER = "/scratch/me"
@@ -35,12 +34,7 @@ class Watched:
         self.queues.append(cluster)
 
 
-class Bench:
-    def __init__(self, folder: Path) -> None:
-        self.paths = home_paths()
-        self.store = Store(str(folder / "store.db"))
-        self.restart()
-
+class Bench(AdHocBench):
     def restart(self) -> None:
         self.watched = Watched()
         self.clusters = Clusters(self.watched, self.store, self.paths)  # type: ignore[arg-type]
@@ -54,10 +48,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    (tmp_path / "ssh_config").write_text(SSH_CONFIG)
-    monkeypatch.setenv("TOWLINE_SSH_CONFIG", str(tmp_path / "ssh_config"))
-    monkeypatch.setenv("TOWLINE_HOME", str(tmp_path))
-    return Bench(tmp_path)
+    return Bench(tmp_path, monkeypatch, SSH_CONFIG)
 
 
 def test_it_is_called_after_its_access_node(bench: Bench) -> None:

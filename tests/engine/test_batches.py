@@ -9,21 +9,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from towline.backends.fake import FakeBackend
+from engine.bench import MACHINE, EngineBench, play_on
 from towline.core.batches import WINDOW
 from towline.engine.batch_follow import follow
 from towline.engine.batches import Batches, Wish
-from towline.engine.engine import Engine
 from towline.errors import NotFound
 from towline.model.batch import Batch, Line
 from towline.model.events import MachineSeen
 from towline.model.job import Ending, JobSpec, State
-from towline.model.machine import Machine
-from towline.store.store import Store
 
 #: A few more jobs than CPUs run at a time.
 AT_ONCE = 6
-MACHINE = Machine("h1", cpus=4, mem_mb=16000, clusters=("lab",))
 BASE = JobSpec(argv=(), cluster="lab", owner="me", results=False)
 
 
@@ -31,30 +27,15 @@ def lines(count: int) -> list[Line]:
     return [Line(argv=("echo", str(n)), number=n, title=f"echo {n}") for n in range(1, count + 1)]
 
 
-class Bench:
-    """An Engine with batches on a fake backend, that can be killed and started again."""
+class Bench(EngineBench):
+    """An Engine with batches."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.engine = Engine(Store(path))
-        self.backend = FakeBackend(self.engine.report)
-        self.engine.backend = self.backend
+    def equip(self) -> None:
         self.batches = Batches(self.engine)
-        self.task = asyncio.create_task(self.engine.run())
-        self.engine.report(MachineSeen(MACHINE))
 
-    async def kill_and_restart(self) -> None:
-        await self.close()
-        old = self.backend
-        self.__init__(self.path)  # type: ignore[misc]
-        self.backend.running, self.backend.starts = old.running, old.starts
-        await self.engine.recover()
+    async def recover(self) -> None:
+        await super().recover()
         self.batches.recover()
-
-    async def close(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        self.engine.close()
 
     def counts(self, name: str) -> Counter[str]:
         return +Counter(self.batches.view(name)["counts"])
@@ -85,18 +66,7 @@ Play = Callable[[Scenario], None]
 
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
-    def run(scenario: Scenario) -> None:
-        async def whole() -> None:
-            bench = Bench(str(tmp_path / "store.db"))
-            try:
-                async with asyncio.timeout(60):
-                    await scenario(bench)
-            finally:
-                await bench.close()
-
-        asyncio.run(whole())
-
-    return run
+    return lambda scenario: play_on(lambda: Bench(tmp_path), scenario, seconds=60)
 
 
 def started_lines(bench: Bench) -> Counter[int]:

@@ -1,81 +1,37 @@
 """The loop with a fake backend: what is decided is written first, and survives the Engine."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from towline.backends.fake import FakeBackend
-from towline.engine.engine import Engine
+from engine.bench import MACHINE, EngineBench, play_on
 from towline.engine.follow import Follower
 from towline.errors import NotFound
 from towline.model.events import MachineGone, MachineSeen
 from towline.model.job import Ending, Job, JobSpec, State
-from towline.model.machine import Machine
-from towline.store.store import Store
-
-MACHINE = Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))
 
 
 def a_spec(request: str = "[]", retries: int = 0) -> JobSpec:
     return JobSpec(argv=("true",), cluster="lab", owner="me", request=request, retries=retries)
 
 
-class Bench:
-    """An Engine on a store, with a fake backend, that can be killed and started again."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.engine = Engine(Store(path))
-        self.backend = FakeBackend(self.engine.report)
-        self.engine.backend = self.backend
-        self.task = asyncio.create_task(self.engine.run())
-        self.engine.report(MachineSeen(MACHINE))
-
-    async def recover(self) -> None:
-        await self.engine.recover()
-
-    async def kill_and_restart(self) -> None:
-        """As kill -9 does: nothing is said good-bye to; what runs on machines goes on."""
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        old = self.backend
-        self.engine.close()
-        self.__init__(self.path)  # type: ignore[misc]
-        self.backend.running, self.backend.starts = old.running, old.starts
-        await self.recover()
-
+class Bench(EngineBench):
     async def reaches(self, job_id: int, *states: State) -> Job:
         return await self.engine.job_where(job_id, lambda job: job.state in states)
 
-    async def close(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        self.engine.close()
-
 
 Scenario = Callable[[Bench], Awaitable[None]]
+Play = Callable[[Scenario], None]
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Callable[[Scenario], None]:
-    def run(scenario: Scenario) -> None:
-        async def whole() -> None:
-            bench = Bench(str(tmp_path / "store.db"))
-            try:
-                async with asyncio.timeout(20):
-                    await scenario(bench)
-            finally:
-                await bench.close()
-
-        asyncio.run(whole())
-
-    return run
+def play(tmp_path: Path) -> Play:
+    return lambda scenario: play_on(lambda: Bench(tmp_path), scenario, seconds=20)
 
 
-def test_a_job_runs_and_its_end_is_remembered(play: Callable[[Scenario], None]) -> None:
+def test_a_job_runs_and_its_end_is_remembered(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         [number] = await bench.engine.submit([a_spec()])
         await bench.reaches(number, State.RUNNING)
@@ -88,7 +44,7 @@ def test_a_job_runs_and_its_end_is_remembered(play: Callable[[Scenario], None]) 
     play(scenario)
 
 
-def test_paced_jobs_start_though_nothing_else_happens(play: Callable[[Scenario], None]) -> None:
+def test_paced_jobs_start_though_nothing_else_happens(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         bench.engine.report(MachineSeen(replace(MACHINE, cpus=32, stagger_s=0.02)))
         ids = await bench.engine.submit([a_spec() for _ in range(12)])
@@ -99,9 +55,7 @@ def test_paced_jobs_start_though_nothing_else_happens(play: Callable[[Scenario],
     play(scenario)
 
 
-def test_an_acknowledged_job_survives_a_kill_of_the_engine(
-    play: Callable[[Scenario], None],
-) -> None:
+def test_an_acknowledged_job_survives_a_kill_of_the_engine(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         ids = await bench.engine.submit([a_spec() for _ in range(20)])
         await bench.kill_and_restart()
@@ -116,9 +70,7 @@ def test_an_acknowledged_job_survives_a_kill_of_the_engine(
     play(scenario)
 
 
-def test_a_job_that_ended_while_the_engine_was_dead_is_found(
-    play: Callable[[Scenario], None],
-) -> None:
+def test_a_job_that_ended_while_the_engine_was_dead_is_found(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         [number] = await bench.engine.submit([a_spec()])
         await bench.reaches(number, State.RUNNING)
@@ -129,7 +81,7 @@ def test_a_job_that_ended_while_the_engine_was_dead_is_found(
     play(scenario)
 
 
-def test_when_one_process_fails_the_others_are_stopped(play: Callable[[Scenario], None]) -> None:
+def test_when_one_process_fails_the_others_are_stopped(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         [number] = await bench.engine.submit([a_spec("3:[]")])
         await bench.reaches(number, State.RUNNING)
@@ -141,7 +93,7 @@ def test_when_one_process_fails_the_others_are_stopped(play: Callable[[Scenario]
     play(scenario)
 
 
-def test_a_failed_job_is_tried_again_as_often_as_asked(play: Callable[[Scenario], None]) -> None:
+def test_a_failed_job_is_tried_again_as_often_as_asked(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         [number] = await bench.engine.submit([a_spec(retries=2)])
         for attempt in (1, 2, 3):
@@ -159,7 +111,7 @@ def test_a_failed_job_is_tried_again_as_often_as_asked(play: Callable[[Scenario]
     play(scenario)
 
 
-def test_late_words_from_an_older_attempt_are_dropped(play: Callable[[Scenario], None]) -> None:
+def test_late_words_from_an_older_attempt_are_dropped(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         [number] = await bench.engine.submit([a_spec()])
         await bench.reaches(number, State.RUNNING)
@@ -175,9 +127,7 @@ def test_late_words_from_an_older_attempt_are_dropped(play: Callable[[Scenario],
     play(scenario)
 
 
-def test_a_waiting_job_stops_at_once_and_a_second_stop_changes_nothing(
-    play: Callable[[Scenario], None],
-) -> None:
+def test_a_waiting_job_stops_at_once_and_a_second_stop_changes_nothing(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         bench.engine.report(MachineGone("gpu1"))
         [number] = await bench.engine.submit([a_spec()])
@@ -189,7 +139,7 @@ def test_a_waiting_job_stops_at_once_and_a_second_stop_changes_nothing(
     play(scenario)
 
 
-def test_following_gives_states_output_and_the_end(play: Callable[[Scenario], None]) -> None:
+def test_following_gives_states_output_and_the_end(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         [number] = await bench.engine.submit([a_spec()])
         await bench.reaches(number, State.RUNNING)
@@ -203,7 +153,7 @@ def test_following_gives_states_output_and_the_end(play: Callable[[Scenario], No
     play(scenario)
 
 
-def test_an_unknown_job_is_a_clear_error(play: Callable[[Scenario], None]) -> None:
+def test_an_unknown_job_is_a_clear_error(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         with pytest.raises(NotFound, match="there is no job 99"):
             bench.engine.job(99)

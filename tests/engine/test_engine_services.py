@@ -8,18 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from engine.bench import EngineBench, play_on
 from towline.backends.fake import FakeBackend
 from towline.backends.machines import Machines
-from towline.engine.engine import Engine
 from towline.engine.services import Services
 from towline.errors import AgentError, NotFound, Unreachable
-from towline.model.events import MachineSeen
 from towline.model.job import Ending, JobSpec, State
-from towline.model.machine import Machine
 from towline.model.service import Service
-from towline.store.store import Store
 
-MACHINE = Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))
 SPEC = JobSpec(argv=("true",), cluster="lab", owner="me", services=(Service("web", "serve"),))
 
 
@@ -71,33 +67,28 @@ class Backend(FakeBackend):
         return self.far.printed[offset:], True
 
 
-class Bench:
-    """An Engine with services, that can be killed and started again."""
+class Bench(EngineBench):
+    """An Engine with services."""
 
-    def __init__(self, path: str, far: Far) -> None:
-        self.path, self.far = path, far
-        self.engine = Engine(Store(path))
-        self.backend = Backend(self.engine.report)
-        self.backend.far = far
-        self.engine.backend = self.backend
-        self.services = Services(self.engine, self.backend, cast("Machines", far))
-        self.task = asyncio.create_task(self.engine.run())
-        self.engine.report(MachineSeen(MACHINE))
+    def __init__(self, folder: Path, far: Far) -> None:
+        self.far = far
+        super().__init__(folder)
 
-    async def restart(self) -> None:
-        running = self.backend.running
-        await self.close()
-        self.__init__(self.path, self.far)  # type: ignore[misc]
-        self.backend.running = running
+    def new_backend(self) -> Backend:
+        backend = Backend(self.engine.report)
+        backend.far = self.far
+        return backend
+
+    def equip(self) -> None:
+        self.services = Services(self.engine, self.backend, cast("Machines", self.far))
+
+    async def recover(self) -> None:
         unfinished = self.engine.store.unfinished()
-        await self.engine.recover()
+        await super().recover()
         self.services.resume(unfinished)
 
-    async def close(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+    async def put_away(self) -> None:
         await self.services.close()
-        self.engine.close()
 
     async def stands(self, job: int, state: str) -> dict[str, Any]:
         async with asyncio.timeout(20):
@@ -113,14 +104,7 @@ async def _started(bench: Bench) -> int:
 
 
 def run(tmp_path: Path, scenario: Callable[[Bench], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        bench = Bench(str(tmp_path / "store.db"), Far())
-        try:
-            await scenario(bench)
-        finally:
-            await bench.close()
-
-    asyncio.run(whole())
+    play_on(lambda: Bench(tmp_path, Far()), scenario, seconds=100)
 
 
 def test_a_service_is_up_once_its_port_answers(tmp_path: Path) -> None:
@@ -163,7 +147,7 @@ def test_the_port_is_the_same_after_a_restart_and_free_after_the_end(tmp_path: P
         job = await _started(bench)
         local = (await bench.stands(job, "up"))["local"]
         bench.far.away = True
-        await bench.restart()
+        await bench.kill_and_restart()
         async with asyncio.timeout(20):
             while not bench.services.list(job)[0]["local"]:
                 await asyncio.sleep(0.02)

@@ -1,6 +1,5 @@
 """What is removed where and when: a real store, a real blob store, machines in memory."""
 
-import asyncio
 import io
 import os
 import time
@@ -11,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from engine.bench import play_on
 from towline.agent.link import Answer
 from towline.backends.machines import Machines
 from towline.config.paths import Paths
@@ -118,6 +118,9 @@ class House:
         os.utime(self.blobs.path(digest), (then, then))
         return digest
 
+    async def close(self) -> None:
+        self.engine.close()
+
     def jobs_there(self) -> list[int]:
         return sorted(int(key.split("-")[1]) for key in self.machine.folders)
 
@@ -128,18 +131,7 @@ Play = Callable[[Scenario], None]
 
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
-    def run(scenario: Scenario) -> None:
-        async def whole() -> None:
-            house = House(tmp_path)
-            try:
-                async with asyncio.timeout(20):
-                    await scenario(house)
-            finally:
-                house.engine.close()
-
-        asyncio.run(whole())
-
-    return run
+    return lambda scenario: play_on(lambda: House(tmp_path), scenario, seconds=20)
 
 
 def test_old_jobs_go_and_what_went_is_told(play: Play) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.batch_names import batch_path, batches, jobs_of
+from towline.cli.batch_names import ask_of_batch, batches, jobs_of
 from towline.cli.batch_wording import (
     bar,
     counts_text,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-NAME_HELP = "the batch's name, or `last`"
 NOTHING = "no batches yet: tow batch FILE starts one"
 AGAIN = ("failed", "lost", "stopped")
 #: What `show` lists first: what a person may have to do something about.
@@ -74,6 +73,14 @@ def _row(view: dict[str, Any], now: float) -> list[Any]:
     ]
 
 
+class _BatchParser(Parser):
+    """The options of what is done with one batch, which is named first."""
+
+    def __init__(self, action: str, usage: str, about: str, examples: str) -> None:
+        super().__init__(f"batch {action}", usage, about, examples)
+        self.add_argument("name", metavar="NAME", help="the batch's name, or `last`")
+
+
 def _list_parser() -> Parser:
     parser = Parser(
         "batch list",
@@ -91,13 +98,12 @@ def _list(engine: Engine, options: Namespace) -> int:
 
 
 def _show_parser() -> Parser:
-    parser = Parser(
-        "batch show",
+    parser = _BatchParser(
+        "show",
         "[options] NAME",
         "How far a batch is, where it runs, what failed. It exits with 0; with -f, as the batch.",
         "tow batch show sweep\ntow batch show -f last\ntow batch show --state failed -n 1000 sweep",
     )
-    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
     parser.add_argument("-f", "--follow", action="store_true", help="follow it to its end")
     parser.add_argument("--state", metavar="STATE", help="list its jobs in this state, e.g. done")
     parser.add_argument("-n", metavar="N", dest="limit", type=int, default=SHOWN, help="so many")
@@ -182,14 +188,13 @@ def _follow(engine: Engine, name: str, json: bool) -> int:
 
 
 def _log_parser() -> Parser:
-    parser = Parser(
-        "batch log",
+    parser = _BatchParser(
+        "log",
         "[options] NAME [LINES...]",
         "Print what the jobs of a batch wrote so far, in the order of the lines: their stdout to\n"
         "stdout, their stderr to stderr.",
         "tow batch log sweep\ntow batch log sweep 3 7-9\ntow batch log -f sweep > all.txt",
     )
-    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
     parser.add_argument("lines", nargs="*", metavar="LINES", help="only these: 3, or a range 7-9")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until each has ended")
     parser.add_argument("--state", metavar="STATE", help="only jobs in this state, e.g. failed")
@@ -222,33 +227,33 @@ def _log(engine: Engine, options: Namespace) -> int:
 
 
 def _of_lines(jobs: list[dict[str, Any]], lines: list[str]) -> list[dict[str, Any]]:
-    wanted: set[int] = set()
-    for text in lines:
-        first, dash, last = text.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
-            raise UsageError(f"{text!r} is not a line", "write it like 3, or 7-9")
-        wanted.update(range(int(first), int(last or first) + 1))
-    found = [job for job in jobs if job["line"] in wanted]
+    wanted = [_span(text) for text in lines]
+    found = [job for job in jobs if any(job["line"] in span for span in wanted)]
     if not found:
         raise UsageError(f"no job of it has line {', '.join(lines)}", "tow batch show lists them")
     return found
 
 
+def _span(text: str) -> range:
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise UsageError(f"{text!r} is not a line", "write it like 3, or 7-9")
+    return range(int(first), int(last or first) + 1)
+
+
 def _stop_parser() -> Parser:
-    parser = Parser(
-        "batch stop",
+    parser = _BatchParser(
+        "stop",
         "[--json] NAME",
         "Stop a batch: what waits does not start, what runs is stopped.",
         "tow batch stop sweep",
     )
-    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
     parser.add_json()
     return parser
 
 
 def _stop(engine: Engine, options: Namespace) -> int:
-    path = batch_path(engine, options.name, "stop")
-    answer = engine.call("POST", path, {}, repeat=True)
+    answer = ask_of_batch(engine, options.name, "stop")
     if options.json:
         say_json(answer)
     else:
@@ -258,14 +263,13 @@ def _stop(engine: Engine, options: Namespace) -> int:
 
 
 def _retry_parser() -> Parser:
-    parser = Parser(
-        "batch retry",
+    parser = _BatchParser(
+        "retry",
         "[options] NAME",
         "Run again what failed, was lost or stopped, as it was submitted: same files, same\n"
         "command. What is done never runs again.",
         "tow batch retry sweep\ntow batch retry -f --state lost sweep",
     )
-    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
     parser.add_argument(
         "--state", action="append", choices=AGAIN, help="only what ended so; may be repeated"
     )
@@ -275,9 +279,8 @@ def _retry_parser() -> Parser:
 
 
 def _retry(engine: Engine, options: Namespace) -> int:
-    path = batch_path(engine, options.name, "retry")
     body = {"states": options.state or list(AGAIN)}
-    answer = engine.call("POST", path, body, repeat=True)
+    answer = ask_of_batch(engine, options.name, "retry", body)
     if options.follow:
         return _follow(engine, answer["batch"]["name"], options.json)
     if options.json:
@@ -290,14 +293,13 @@ def _retry(engine: Engine, options: Namespace) -> int:
 
 
 def _results_parser() -> Parser:
-    parser = Parser(
-        "batch results",
+    parser = _BatchParser(
+        "results",
         "[--json] NAME",
         "Wait until what the ended jobs of a batch made is home, in job_results/NAME.LINE/ of the\n"
         "folder it was submitted from. This happens by itself; here it is waited for.",
         "tow batch results sweep",
     )
-    parser.add_argument("name", metavar="NAME", help=NAME_HELP)
     parser.add_json()
     return parser
 
@@ -305,16 +307,16 @@ def _results_parser() -> Parser:
 def _results(engine: Engine, options: Namespace) -> int:
     import os
 
+    from towline.cli.here import short_path
     from towline.model.odd_text import original
 
-    path = batch_path(engine, options.name, "results")
-    answer = engine.call("POST", path, {}, repeat=True)
+    answer = ask_of_batch(engine, options.name, "results")
     view = answer["batch"]
     if options.json:
         say_json(answer)
         return 0
     name = printable(view["name"])
-    folder = printable(os.path.relpath(os.path.join(original(view["folder"]), "job_results")))
+    folder = short_path(os.path.join(original(view["folder"]), "job_results"))
     say(
         f"{ended_count(view)} of {view['count']} have ended; what they made is in {folder}/{name}.*"
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from towline.cli.batch_wording import event_of, exit_code
 from towline.cli.client import Gone, quoted, with_query
-from towline.cli.follow import INTERRUPTED_CODE, PATIENCE_S, PAUSE_S, Follow, asked
+from towline.cli.follow import INTERRUPTED_CODE, LEAVING, Follow, Patience, what_now
 from towline.cli.output import Output
-from towline.cli.terminal import interactive, note, tell
+from towline.cli.terminal import interactive, note
 from towline.errors import EngineError
 
 TYPE_CHECKING = False
@@ -58,11 +56,11 @@ class BatchFollow:
                 raise
 
     def _to_the_end(self) -> dict[str, Any]:
-        give_up: float | None = None
+        patience = Patience()
         while True:
             try:
                 for header, _ in self.engine.frames("GET", self._target()):
-                    give_up = None
+                    patience.heard()
                     self._show(header)
                     if header.get("over"):
                         view: dict[str, Any] = header["batch"]
@@ -70,16 +68,9 @@ class BatchFollow:
             except Gone:
                 pass
             except EngineError:
-                # At first a reason to fail; later, an Engine that was killed may need a moment.
-                if give_up is None:
+                if not patience.tried:
                     raise
-            give_up = give_up or time.monotonic() + PATIENCE_S
-            if time.monotonic() > give_up:
-                raise EngineError(
-                    "the Engine went away and does not come back",
-                    "jobs go on without it; its log may tell why: tow engine log",
-                )
-            time.sleep(PAUSE_S)
+            patience.wait()
 
     def _target(self) -> str:
         return with_query(f"/v1/batches/{quoted(self.name)}/follow", since=self.seen)
@@ -145,20 +136,10 @@ def interrupted(engine: Engine, name: str) -> int | None:
     """What to exit with after Ctrl-C; None: go on following."""
     if not interactive():
         return _detach(name, INTERRUPTED_CODE)
-    question = f"\nbatch {name} has not ended. [s]top it, [k]eep following, [d]etach? "
-    while True:
-        try:
-            answer = asked(question).strip().lower()
-        except KeyboardInterrupt:
-            tell("")
-            return _detach(name, INTERRUPTED_CODE)
-        if answer in ("d", "detach", "\x04"):
-            return _detach(name, 0)
-        if answer in ("k", "keep"):
-            return None
-        if answer in ("s", "stop"):
-            engine.call("POST", f"/v1/batches/{quoted(name)}/stop", {}, repeat=True)
-            return None
+    wish = what_now(f"batch {name}")
+    if wish == "stop":
+        engine.call("POST", f"/v1/batches/{quoted(name)}/stop", {}, repeat=True)
+    return _detach(name, LEAVING[wish]) if wish in LEAVING else None
 
 
 def _detach(name: str, code: int) -> int:

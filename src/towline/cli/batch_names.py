@@ -32,6 +32,15 @@ def batch_path(engine: Engine, name: str, *rest: str) -> str:
     return "/".join(["/v1/batches", quoted(name), *rest])
 
 
+def ask_of_batch(
+    engine: Engine, name: str, action: str, body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Have the Engine `stop`, `retry` or bring the `results` of a batch; what it answers."""
+    path = batch_path(engine, name, action)
+    answer: dict[str, Any] = engine.call("POST", path, body or {}, repeat=True)
+    return answer
+
+
 def jobs_of(engine: Engine, name: str, *, state: str = "", limit: int = 0) -> dict[str, Any]:
     """A batch and its jobs, all of them unless there is a limit."""
     target = with_query(batch_path(engine, name), state=state or None, limit=limit or None)

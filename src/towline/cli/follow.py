@@ -23,7 +23,34 @@ if TYPE_CHECKING:
 PATIENCE_S = 60.0
 PAUSE_S = 0.02
 INTERRUPTED_CODE = 130
+#: What to exit with, of the answers to `what_now` after which nothing is followed any more.
+LEAVING = {"detach": 0, "leave": INTERRUPTED_CODE}
 COLOUR_OF = {"done": "green", "stopped": "yellow"}
+
+
+class Patience:
+    """With an Engine that went away, until it is heard again."""
+
+    def __init__(self) -> None:
+        self.until: float | None = None
+
+    @property
+    def tried(self) -> bool:
+        """An error is at first a reason to fail; later, a killed Engine may need a moment."""
+        return self.until is not None
+
+    def heard(self) -> None:
+        self.until = None
+
+    def wait(self) -> None:
+        """A moment before the next try; an error when there were enough of them."""
+        self.until = self.until or time.monotonic() + PATIENCE_S
+        if time.monotonic() > self.until:
+            raise EngineError(
+                "the Engine went away and does not come back",
+                "jobs go on without it; its log may tell why: tow engine log",
+            )
+        time.sleep(PAUSE_S)
 
 
 class Follow:
@@ -94,11 +121,11 @@ class Follow:
         signal.signal(signal.SIGINT, pressed)
 
     def _to_the_end(self) -> int:
-        give_up: float | None = None
+        patience = Patience()
         while True:
             try:
                 for header, blob in self._frames():
-                    give_up = None
+                    patience.heard()
                     if self._show(header, blob):
                         return self._ended(header["end"])
                     if self._restarted(header):
@@ -110,16 +137,9 @@ class Follow:
                 if self.job_id is None:
                     self.engine.check_key_known()
             except EngineError:
-                # At first a reason to fail; later, an Engine that was killed may need a moment.
-                if give_up is None:
+                if not patience.tried:
                     raise
-            give_up = give_up or time.monotonic() + PATIENCE_S
-            if time.monotonic() > give_up:
-                raise EngineError(
-                    "the Engine went away and does not come back",
-                    "jobs go on without it; its log may tell why: tow engine log",
-                )
-            time.sleep(PAUSE_S)
+            patience.wait()
 
     def _frames(self) -> Frames:
         self.live = set()
@@ -221,27 +241,32 @@ class Follow:
             return INTERRUPTED_CODE
         if not interactive():
             return self._detach(INTERRUPTED_CODE)
-        while True:
-            try:
-                question = (
-                    f"\njob {self.job_id} has not ended. [s]top it, [k]eep following, [d]etach? "
-                )
-                answer = asked(question).strip().lower()
-            except KeyboardInterrupt:
-                tell("")
-                return self._detach(INTERRUPTED_CODE)
-            if answer in ("d", "detach", "\x04"):
-                return self._detach(0)
-            if answer in ("k", "keep"):
-                return None
-            if answer in ("s", "stop"):
-                self.engine.call("POST", "/v1/jobs/stop", {"ids": [self.job_id]}, repeat=True)
-                return None
+        wish = what_now(f"job {self.job_id}")
+        if wish == "stop":
+            self.engine.call("POST", "/v1/jobs/stop", {"ids": [self.job_id]}, repeat=True)
+        return self._detach(LEAVING[wish]) if wish in LEAVING else None
 
     def _detach(self, code: int) -> int:
         self.output.finish(None)
         note(f"detached; job {self.job_id} goes on: tow attach {self.job_id}")
         return code
+
+
+def what_now(what: str) -> str:
+    """What a person wants after Ctrl-C: to `stop`, `keep` or `detach`; to `leave` after another."""
+    question = f"\n{what} has not ended. [s]top it, [k]eep following, [d]etach? "
+    while True:
+        try:
+            answer = asked(question).strip().lower()
+        except KeyboardInterrupt:
+            tell("")
+            return "leave"
+        if answer in ("d", "detach", "\x04"):
+            return "detach"
+        if answer in ("k", "keep"):
+            return "keep"
+        if answer in ("s", "stop"):
+            return "stop"
 
 
 def asked(question: str) -> str:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
+from towline.cli.engine import Engine
 from towline.cli.wording import FINAL
 from towline.errors import NotFound, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
     from typing import Any
 
-    from towline.cli.engine import Engine
+    from towline.cli.options import Parser
 
 #: How far back a title is looked for.
 LOOK_BACK = 10_000
 LONGEST_RANGE = 100_000
+
+
+def read_with_job(parser: Parser, args: list[str]) -> tuple[Namespace, Engine, int]:
+    """The options as given, the Engine, and the number of the job that is meant."""
+    options = parser.read(args)
+    engine = Engine()
+    return options, engine, job_number(engine, options.job)
 
 
 def job_number(engine: Engine, name: str) -> int:

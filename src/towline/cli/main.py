@@ -10,7 +10,9 @@ from towline.errors import TowlineError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+    from typing import NoReturn
 
 #: Every command by what it is for; the name is also that of its module in `commands/`.
 COMMANDS = {
@@ -59,22 +61,26 @@ INTERRUPTED_CODE = 130
 
 
 def main() -> None:
-    """Run `tow` and leave at once: taking the interpreter apart costs time and gives nothing."""
-    code = run(sys.argv[1:])
+    leave("tow", dispatch)
+
+
+def leave(program: str, command: Callable[[list[str]], int]) -> NoReturn:
+    """Run a command with what was typed, and end with its exit code."""
+    code = run(program, command, sys.argv[1:])
     try:
         sys.stdout.flush()
     except OSError:
         pass
+    # At once: taking the interpreter apart costs time and gives nothing.
     os._exit(code)
 
 
-def run(args: list[str]) -> int:
-    """One command; its exit code."""
+def run(program: str, command: Callable[[list[str]], int], args: list[str]) -> int:
+    """One command; its exit code. Errors are told to people, never as a traceback."""
     try:
-        return _dispatch(args)
+        return command(args)
     except TowlineError as error:
-        complain(error)
-        return error.exit_code
+        return complain(program, error)
     except BrokenPipeError:
         return BROKEN_PIPE_CODE
     except KeyboardInterrupt:
@@ -83,7 +89,11 @@ def run(args: list[str]) -> int:
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
     except Exception as error:
-        return _unforeseen(error)
+        if os.environ.get("TOWLINE_DEBUG"):
+            raise
+        text = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        hint = "to see where, set TOWLINE_DEBUG=1 and do it again"
+        return complain(program, TowlineError(text, hint))
 
 
 def command_names() -> list[str]:
@@ -97,7 +107,8 @@ def load(name: str) -> ModuleType:
     return import_module(f"towline.cli.commands.{name}")
 
 
-def _dispatch(args: list[str]) -> int:
+def dispatch(args: list[str]) -> int:
+    """What is typed behind `tow`, done by the command it names."""
     name = args[0] if args else "help"
     if name in ("help", "-h", "--help"):
         topics = [word for word in args[1:2] if not word.startswith("-")]
@@ -136,14 +147,6 @@ def _suggestion(name: str) -> str:
     if name.startswith("-"):
         return "options stand behind the command: tow help"
     return f"to run it as a job: tow run {name}; all commands: tow help"
-
-
-def _unforeseen(error: Exception) -> int:
-    if os.environ.get("TOWLINE_DEBUG"):
-        raise error
-    text = f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
-    complain(TowlineError(text, "to see where, set TOWLINE_DEBUG=1 and do it again"))
-    return 1
 
 
 if __name__ == "__main__":

@@ -47,6 +47,9 @@ class Parser(argparse.ArgumentParser):
             sys.exit(0)
         return self.parse_args(args)
 
+    def add_job(self) -> None:
+        self.add_argument("job", metavar="JOB", help=JOB_HELP)
+
     def add_json(self) -> None:
         self.add_argument("--json", action="store_true", help="print JSON for programs")
 

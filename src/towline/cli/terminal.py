@@ -51,11 +51,12 @@ def tell(text: str) -> None:
         pass
 
 
-def complain(error: TowlineError) -> None:
-    """An error for people: what was wrong, then what to do next."""
-    tell(f"{paint('tow:', 'red', 2)} {error.text}")
+def complain(program: str, error: TowlineError) -> int:
+    """Say what was wrong and what to do next; the exit code that goes with it."""
+    tell(f"{paint(f'{program}:', 'red', 2)} {error.text}")
     if error.hint:
         tell("  " + error.hint)
+    return error.exit_code
 
 
 def colourful(fd: int) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from towline.cli.here import short_path
 from towline.cli.terminal import printable
 from towline.model.units import format_duration
 
@@ -56,7 +55,7 @@ def _whereabouts(view: dict[str, Any]) -> str:
 
         results = original(results)
     if results.startswith("/"):
-        return f"results: {printable(os.path.relpath(results))}"
+        return f"results: {short_path(results)}"
     return printable(results) or f"files: tow ls {view['id']}"
 
 

@@ -91,14 +91,11 @@ class Packs:
         self._places = None
 
     def remove(self, stem: str, before: float) -> bool:
-        """Take it aside, look again, and put it back if somebody used it meanwhile."""
-        index, aside = stem + _INDEX, f"{self.folder}/{_NEW}{secrets.token_hex(8)}"
+        """False if it stays, because somebody used it since a time."""
+        aside = f"{self.folder}/{_NEW}{secrets.token_hex(8)}"
         try:
-            os.rename(index, aside)
-            if os.stat(aside).st_mtime >= before:
-                os.rename(aside, index)
+            if not remove_unused(stem + _INDEX, aside, before):
                 return False
-            os.unlink(aside)
             os.unlink(stem + _PACK)
         except FileNotFoundError:
             return False
@@ -173,6 +170,19 @@ def is_older(stem: str, than: float) -> bool:
         return os.stat(stem + _INDEX).st_mtime < than
     except FileNotFoundError:
         return False
+
+
+def remove_unused(path: str, aside: str, before: float) -> bool:
+    """Take it aside, look again, and put it back if somebody used it meanwhile."""
+    try:
+        os.rename(path, aside)
+        if os.stat(aside).st_mtime >= before:
+            os.rename(aside, path)
+            return False
+        os.unlink(aside)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def write_all(fd: int, content: bytes) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from towline.errors import NotFound
 from towline.snapshot.blobs import BlobStore
-from towline.snapshot.packs import PackWriter, Place, contents, is_older
+from towline.snapshot.packs import PackWriter, Place, contents, is_older, remove_unused
 from towline.snapshot.take import load_snapshot
 
 
@@ -87,14 +87,4 @@ def _blobs_of(store: BlobStore, snapshots: Iterable[str]) -> Iterator[str]:
 
 
 def _remove(store: BlobStore, digest: str, before: float) -> bool:
-    """Take it aside, look again, and put it back if somebody used it meanwhile."""
-    path, aside = store.path(digest), f"{store.root}/new-{digest}"
-    try:
-        os.rename(path, aside)
-        if os.stat(aside).st_mtime >= before:
-            os.rename(aside, path)
-            return False
-        os.unlink(aside)
-    except FileNotFoundError:
-        return False
-    return True
+    return remove_unused(store.path(digest), f"{store.root}/new-{digest}", before)

@@ -32,8 +32,11 @@ class Blobs:
     def tidy(self):
         """Remove what connections that broke long ago left unfinished."""
         for entry in os.scandir(self.home.partial):
-            if entry.stat(follow_symlinks=False).st_mtime < time.time() - STALE_S:
-                os.unlink(entry.path)
+            try:
+                if entry.stat(follow_symlinks=False).st_mtime < time.time() - STALE_S:
+                    os.unlink(entry.path)
+            except FileNotFoundError:
+                pass  # another agent was quicker, or has all of it now
         packs.tidy(self.home)
 
     def missing(self, request, _blob):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from typing import Any
 
 #: In the environment of every process of a job.
 MARK = "TOWLINE_KEY"
@@ -176,3 +177,16 @@ def send(pid, number):
         os.kill(pid, number)
     except OSError:
         pass
+
+
+def reap():
+    """Every child that has ended, as {pid: (status, usage)}."""
+    ended: "dict[int, tuple[int, Any]]" = {}
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = (status, usage)

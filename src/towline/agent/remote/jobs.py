@@ -7,6 +7,7 @@ from typing import Any
 from . import endings, record
 from .crew import Crew
 from .home import checked_key
+from .leftovers import never_began
 from .refusal import Refusal
 from .specs import checked_spec, exec_spec, packed
 from .states import look
@@ -314,7 +315,8 @@ class Jobs:
         forgotten = []
         for key in keys_of(request):
             folder = self.home.job(key)
-            if key not in self.jobs and record.read_exit(folder) is not None:
+            over = record.read_exit(folder) is not None or never_began(self.home, key)
+            if key not in self.jobs and over:
                 self.trash.add(folder, key)
                 forgotten.append(key)
         return {"forgotten": forgotten}

@@ -8,7 +8,8 @@ import selectors
 import signal
 import time
 import traceback
-from typing import Any
+
+from . import descendants
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
@@ -100,23 +101,10 @@ class Loop:
             os.read(self.wake_read, 4096)
         except BlockingIOError:
             pass
-        ended = reap()
+        ended = descendants.reap()
         if ended:
             self.recent.update(ended)
             while len(self.recent) > RECENT:
                 self.recent.popitem(last=False)
             for call in self.children_ended:
                 self.safely(call, ended)
-
-
-def reap():
-    """Every child that has ended, as {pid: (status, usage)}."""
-    ended: "dict[int, tuple[int, Any]]" = {}
-    while True:
-        try:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended[pid] = (status, usage)

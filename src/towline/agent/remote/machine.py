@@ -76,6 +76,13 @@ def home_folder():
     return os.path.expanduser("~")
 
 
+def free_port(address=""):
+    """A port that nothing listens on at this moment."""
+    with socket.socket() as sock:
+        sock.bind((address, 0))
+        return sock.getsockname()[1]
+
+
 def own_address():
     """The address the other side reached us at, as sshd tells it."""
     fields = os.environ.get("SSH_CONNECTION", "").split()

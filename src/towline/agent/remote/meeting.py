@@ -5,7 +5,7 @@ import os
 import socket
 import time
 
-from . import record
+from . import machine, record
 from .supervisor import HOLD_S, Stopped
 
 LOOK_S = 0.2
@@ -19,7 +19,7 @@ def meet(runner):
     """Wait until all are there; the variables that tell who is where."""
     attempt, rank = runner.attempt, runner.rank
     order = attempt.order
-    me = {"host": host_name(), "port": free_port() if rank == 0 else 0}
+    me = {"host": host_name(), "port": machine.free_port() if rank == 0 else 0}
     everybody = {rank: me}
     if order["processes"] > 1:
         everybody = wait_for_all(runner, attempt.folder + "/meet.%d" % attempt.run, me)
@@ -74,9 +74,3 @@ def own_tmp(environ):
             environ[b"TMPDIR"] = folder
             return
     environ.pop(b"TMPDIR", None)
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("", 0))
-        return sock.getsockname()[1]

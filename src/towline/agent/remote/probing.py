@@ -232,9 +232,4 @@ def own_cpu_s(workers):
 
 
 def free_port(request, _blob):
-    """A port that nothing listens on at this moment."""
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("", 0))
-        return {"port": sock.getsockname()[1]}
+    return {"port": machine.free_port()}

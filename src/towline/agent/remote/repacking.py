@@ -3,6 +3,7 @@
 import os
 
 from . import packs
+from .trash import thrown_away
 
 #: As much is copied at a time when what is needed moves to another pack.
 PIECE = 1 << 20
@@ -61,14 +62,10 @@ def copy(home, pack, live):
 
 
 def removed(home, index, before):
-    """False if somebody used it at this very moment: then it comes back."""
-    aside = "%s/%s.%d" % (home.trash, os.path.basename(index), os.getpid())
+    """False if somebody used it at this very moment: then it stays."""
     try:
-        os.rename(index, aside)
-        if os.stat(aside).st_mtime >= before:
-            os.rename(aside, index)
+        if not thrown_away(home, index, before):
             return False
-        os.unlink(aside)
         os.unlink(packs.pack_of(index))
     except FileNotFoundError:
         return False

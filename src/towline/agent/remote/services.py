@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import time
 import traceback
 from typing import Any
@@ -188,16 +187,16 @@ class Keeper:
 
     def once(self, environ):
         """Its exit code, once nothing of it is left."""
-        port = free_port()
+        port = machine.free_port("127.0.0.1")
         environ = dict(environ)
         environ[b"PORT"] = b"%d" % port
         self.group = pid = spawn(self.argv, environ, self.null, self.log)
         self.tell("running", port=port)
         code = None
         while True:
-            for ended, status in reaped():
-                if ended == pid:
-                    code = exit_code(status)
+            ended = descendants.reap()
+            if pid in ended:
+                code = exit_code(ended[pid][0])
             if code is not None and not descendants.below(os.getpid()):
                 return code
             if code:
@@ -243,7 +242,7 @@ class Keeper:
             down.asked.update(find())
         while down.step(time.monotonic()) is not None:
             signal.sigtimedwait([signal.SIGCHLD], down.LOOK_S)
-            reaped()
+            descendants.reap()
 
     def tell(self, state, port=0, text=""):
         about = {"state": state, "port": port, "text": text[:LAST_WORDS], "at": time.time()}
@@ -275,27 +274,8 @@ def spawn(argv, environ, null, log):
         os._exit(127)
 
 
-def reaped():
-    """(pid, status) of every child that has ended."""
-    found: "list[tuple[int, int]]" = []
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return found
-        if pid == 0:
-            return found
-        found.append((pid, status))
-
-
 def exit_code(status):
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 # The agent's side

@@ -9,10 +9,11 @@ import os
 import time
 from typing import Any
 
-from . import record, repacking, trees, versions
+from . import leftovers, record, repacking, trees, versions
 from .blobs import freshen
 from .home import HASH, checked_key
 from .refusal import Refusal
+from .trash import thrown_away
 
 STEP_S = 0.01
 #: How many folders are measured for one answer.
@@ -113,7 +114,7 @@ class Sweeping:
                 size = yield from disk_use(folder)
             if ended:
                 self.known[name] = size
-            found.append([name, size, ended])
+            found.append([name, size, ended or leftovers.never_began(self.home, name)])
             yield
         return {"folders": found, "more": more}
 
@@ -142,6 +143,7 @@ class Sweeping:
             if unneeded["bytes"] > keep:
                 before = when_full
         gone = yield from self.swept(before, dry, without)
+        gone["bytes"] += yield from leftovers.swept(self.home, before, dry, without)
         gone["bytes"] += yield from versions.swept(self.home, dry)
         return gone
 
@@ -192,19 +194,12 @@ class Sweeping:
                 yield "" if wanted else folder + "/" + name
 
     def remove(self, path, before, dry):
-        """Its bytes on disk when it went; what somebody uses at this very moment comes back."""
-        aside = "%s/%s.%d" % (self.home.trash, os.path.basename(path), os.getpid())
+        """Its bytes on disk when it went; what somebody uses at this very moment stays."""
         try:
             facts = os.stat(path)
-            if facts.st_mtime >= before:
-                return None
-            if not dry:
-                os.rename(path, aside)
-                if os.stat(aside).st_mtime >= before:
-                    os.rename(aside, path)
-                    return None
-                os.unlink(aside)
         except FileNotFoundError:
+            return None
+        if facts.st_mtime >= before or not (dry or thrown_away(self.home, path, before)):
             return None
         return facts.st_blocks * BLOCK
 

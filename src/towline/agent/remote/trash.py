@@ -36,6 +36,20 @@ class Trash:
             self.timer = self.loop.later(STEP_S, self.step)
 
 
+def thrown_away(home, path, before):
+    """False if somebody used the file since a time, be it at this very moment: it stays."""
+    aside = "%s/%s.%d" % (home.trash, os.path.basename(path), os.getpid())
+    try:
+        os.rename(path, aside)
+        if os.stat(aside).st_mtime >= before:
+            os.rename(aside, path)
+            return False
+        os.unlink(aside)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def removals(top):
     """Remove everything below `top`, yielding between files."""
     for folder, folders, names in os.walk(top, topdown=False):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
 from towline.cli.follow import Follow
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.jobs import read_with_job
+from towline.cli.options import Parser
 
 EXAMPLES = """
 tow attach 12
@@ -20,14 +19,12 @@ def parser() -> Parser:
         "Follow a job as `tow run` does, from the start of its output; `tow` exits with its code.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument("--tail", metavar="N", type=int, help="begin N bytes before the end")
     parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
     return parser
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    job = job_number(engine, options.job)
+    options, engine, job = read_with_job(parser(), args)
     return Follow(engine, job_id=job, json=options.json, tail=options.tail).run()

@@ -301,15 +301,14 @@ def _resumed(
     engine: Engine, options: Namespace, commands: list[Command], name: str, source: str
 ) -> dict[str, Any] | None:
     """The batch these commands were submitted as, going on; None when there is none yet."""
-    from towline.cli.batch_names import batch_path, submitted_before
+    from towline.cli.batch_names import ask_of_batch, submitted_before
 
     folder = job_ask(options, [])["cwd"]
     view = submitted_before(engine, name, folder, commands, source)
     if view is None:
         return None
     states = ["lost", "stopped", *(["failed"] if options.rerun_failed else [])]
-    path = batch_path(engine, view["name"], "retry")
-    answer = engine.call("POST", path, {"states": states}, repeat=True)
+    answer = ask_of_batch(engine, view["name"], "retry", {"states": states})
     again: int = answer["retried"]
     done = answer["batch"]["counts"].get("done", 0)
     note(f"batch {view['name']} goes on: {done} done before, {count(again, 'job')} again")
@@ -321,13 +320,13 @@ def _in_order(engine: Engine, view: dict[str, Any]) -> int:
     import time
 
     from towline.cli.batch_follow import print_in_order
-    from towline.cli.batch_names import batch_path
+    from towline.cli.batch_names import jobs_of
     from towline.cli.batch_wording import exit_code, summary
 
     name, first = view["name"], view["first"]
     code = print_in_order(engine, name, range(first, first + view["count"]))
     if code is not None:
         return code
-    ended = engine.call("GET", batch_path(engine, name) + "?limit=1")["batch"]
+    ended = jobs_of(engine, name, limit=1)["batch"]
     tell(summary(ended, time.time()))
     return exit_code(ended)

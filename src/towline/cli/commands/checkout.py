@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
-from towline.cli.engine import Engine
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.here import whole_path
+from towline.cli.jobs import read_with_job
+from towline.cli.options import Parser
 from towline.cli.terminal import say, say_json
 
 EXAMPLES = """
@@ -23,7 +21,7 @@ def parser() -> Parser:
         "Your working copy stays as it is.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument(
         "folder", metavar="FOLDER", nargs="?", help="a new or empty folder (default: job-NUMBER)"
     )
@@ -32,10 +30,8 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    job = job_number(engine, options.job)
-    folder = os.path.abspath(options.folder or f"job-{job}")
+    options, engine, job = read_with_job(parser(), args)
+    folder = whole_path(options.folder or f"job-{job}")
     done = engine.call("POST", f"/v1/jobs/{job}/checkout", {"folder": folder})
     if options.json:
         say_json({"folder": folder, **done})

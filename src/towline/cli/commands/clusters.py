@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from towline.cli.client import quoted, with_query
 from towline.cli.engine import Engine
+from towline.cli.here import this_folder
 from towline.cli.login import log_in
 from towline.cli.machine_table import show_machines
 from towline.cli.options import Parser
@@ -64,7 +63,7 @@ def main(args: list[str]) -> int:
 
 
 def _list(engine: Engine, json: bool) -> int:
-    answer = engine.call("GET", with_query("/v1/clusters", cwd=os.getcwd()))
+    answer = engine.call("GET", with_query("/v1/clusters", cwd=this_folder()))
     if json:
         say_json(answer)
         return 0
@@ -99,7 +98,7 @@ def _add(engine: Engine, options: Namespace) -> int:
     if options.json:
         return 0
     if logins and log_in(engine, logins):
-        target = with_query("/v1/machines", cwd=os.getcwd(), cluster=options.name)
+        target = with_query("/v1/machines", cwd=this_folder(), cluster=options.name)
         machines = engine.call("GET", target)["machines"]
     if machines:
         show_machines(machines)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
-from towline.cli.engine import Engine
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.jobs import job_number, read_with_job
+from towline.cli.options import Parser
 from towline.cli.terminal import say_json, write
 
 EXAMPLES = """
@@ -23,7 +22,7 @@ def parser() -> Parser:
         "or to the version of another job.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument("other", metavar="JOB", nargs="?", help="compare with this job's version")
     parser.add_argument("--names", action="store_true", help="only name the files that differ")
     parser.add_json()
@@ -31,9 +30,7 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    job = job_number(engine, options.job)
+    options, engine, job = read_with_job(parser(), args)
     values = {"names": "1"} if options.names else {}
     if options.other is not None:
         values["other"] = str(job_number(engine, options.other))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from towline.cli.client import with_query
 from towline.cli.engine import Engine
+from towline.cli.here import this_folder
 from towline.cli.options import Parser
 from towline.cli.steps import mark
 from towline.cli.terminal import paint, printable, say, say_json
@@ -36,7 +35,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    target = with_query("/v1/doctor", cwd=os.getcwd(), cluster=options.cluster)
+    target = with_query("/v1/doctor", cwd=this_folder(), cluster=options.cluster)
     well = False
     place = ""
     for header, _ in Engine().frames("GET", target):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from towline.cli.engine import Engine
 from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser, split_command
+from towline.cli.options import Parser, split_command
 from towline.cli.output import JsonLines, Output
 from towline.cli.terminal import note, printable, tell
 from towline.cli.wording import exit_code
@@ -27,7 +27,7 @@ def parser() -> Parser:
         "Run a command on a job's machine, in its folder and environment, and wait for it.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="what to run there")
     parser.add_argument(
         "-p", "--process", metavar="N", type=int, help="beside this process of the job (0)"

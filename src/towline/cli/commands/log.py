@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
 from towline.cli.follow import Follow
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.jobs import read_with_job
+from towline.cli.options import Parser
 
 EXAMPLES = """
 tow log 12
@@ -22,7 +21,7 @@ def parser() -> Parser:
         "Print what a job wrote so far: its stdout to stdout, its stderr to stderr.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ended")
     parser.add_argument("--service", metavar="NAME", help="that of a service of the job instead")
     only = parser.add_mutually_exclusive_group()
@@ -34,9 +33,7 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    job = job_number(engine, options.job)
+    options, engine, job = read_with_job(parser(), args)
     stream = "out" if options.stdout else "err" if options.stderr else "all"
     following = Follow(
         engine,

@@ -6,9 +6,8 @@ import stat
 import time
 
 from towline.cli.client import with_query
-from towline.cli.engine import Engine
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.jobs import read_with_job
+from towline.cli.options import Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import note, paint, printable, say, say_json
 from towline.cli.wording import size
@@ -28,7 +27,7 @@ def parser() -> Parser:
     parser = Parser(
         "ls", "[options] JOB [PATH]", "List the files of a job, in the folder it runs in.", EXAMPLES
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument("path", nargs="?", default="", metavar="PATH", help="a folder or file")
     parser.add_argument("-l", "--long", action="store_true", help="also mode, size and time")
     parser.add_json()
@@ -36,9 +35,7 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    job = job_number(engine, options.job)
+    options, engine, job = read_with_job(parser(), args)
     answer = engine.call("GET", with_query(f"/v1/jobs/{job}/files", path=options.path))
     if options.json:
         say_json(answer)

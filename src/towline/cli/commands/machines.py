@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from towline.cli.client import with_query
 from towline.cli.engine import Engine
+from towline.cli.here import this_folder
 from towline.cli.options import Parser
 from towline.cli.terminal import say, say_json
 
@@ -30,7 +29,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    target = with_query("/v1/machines", cwd=os.getcwd(), cluster=options.cluster)
+    target = with_query("/v1/machines", cwd=this_folder(), cluster=options.cluster)
     answer = Engine().call("GET", target)
     if options.json:
         say_json(answer)

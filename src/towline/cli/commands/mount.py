@@ -6,8 +6,9 @@ import os
 
 from towline.cli.client import with_query
 from towline.cli.engine import Engine
+from towline.cli.here import whole_path
 from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.options import Parser
 from towline.cli.terminal import say, say_json
 from towline.errors import TowlineError, UsageError
 
@@ -34,7 +35,7 @@ def parser() -> Parser:
         "it can be changed from here, and of a file only what is read travels.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument(
         "folder", nargs="?", metavar="FOLDER", help="a new or empty folder (job-NUMBER)"
     )
@@ -51,7 +52,7 @@ def main(args: list[str]) -> int:
     # Says what is wrong with the job while there is somebody to read it.
     engine.call("GET", with_query(f"/v1/jobs/{job}/stat", path=""))
     named = options.folder or f"job-{job}"
-    folder = os.path.abspath(named)
+    folder = whole_path(named)
     made = _prepare(folder)
 
     def tell() -> None:

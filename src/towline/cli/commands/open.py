@@ -6,15 +6,16 @@ import os
 import time
 
 from towline.cli.client import with_query
-from towline.cli.engine import Engine
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.jobs import read_with_job
+from towline.cli.options import Parser
 from towline.cli.terminal import note, say, say_json
 from towline.errors import NotFound, TowlineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from towline.cli.engine import Engine
 
 LOOK_EVERY_S = 0.3
 PATIENCE_S = 60.0
@@ -32,7 +33,7 @@ def parser() -> Parser:
         "pipe, print its URL.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument(
         "name", nargs="?", metavar="NAME", help="which of them (default: the first)"
     )
@@ -41,9 +42,8 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    seen = answering(engine, job_number(engine, options.job), options.name)
+    options, engine, job = read_with_job(parser(), args)
+    seen = answering(engine, job, options.name)
     if options.json:
         say_json(seen)
     elif not os.isatty(1) or not _shown(seen["url"]):

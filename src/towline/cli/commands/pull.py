@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.jobs import read_with_job
+from towline.cli.options import Parser
 from towline.cli.pulling import Pull
 from towline.cli.terminal import say, say_json
 from towline.cli.wording import count, size
@@ -26,7 +25,7 @@ def parser() -> Parser:
         "is never overwritten, unless --force says so.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument("path", metavar="PATH", help="a file or folder of the job; `.` is all")
     parser.add_argument("local", nargs="?", metavar="LOCAL", help="where to (default: here)")
     parser.add_argument("--force", action="store_true", help="overwrite files that are here")
@@ -35,9 +34,8 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    pull = Pull(engine, job_number(engine, options.job), force=options.force)
+    options, engine, job = read_with_job(parser(), args)
+    pull = Pull(engine, job, force=options.force)
     pull.run(options.path, options.local)
     if options.json:
         same, other = pull.same, pull.in_the_way

@@ -7,8 +7,9 @@ import stat
 
 from towline.cli.client import Upload, with_query
 from towline.cli.engine import Engine
+from towline.cli.here import whole_path
 from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.options import Parser
 from towline.cli.terminal import note, say, say_json
 from towline.cli.wording import count, size
 from towline.errors import NotFound, UsageError
@@ -30,7 +31,7 @@ def parser() -> Parser:
         "Copy a file or a whole folder from here into the folder of a job, also while it runs.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument("local", metavar="LOCAL", help="a file or folder here")
     parser.add_argument("path", nargs="?", metavar="PATH", help="where to (default: same name)")
     parser.add_json()
@@ -56,7 +57,7 @@ def main(args: list[str]) -> int:
 
 
 def _target(local: str, path: str | None) -> str:
-    name = os.path.basename(os.path.abspath(local))
+    name = os.path.basename(whole_path(local))
     if path is None:
         return name
     return path + name if path.endswith("/") else path

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
-from towline.cli.engine import Engine
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.here import short_path
+from towline.cli.jobs import read_with_job
+from towline.cli.options import Parser
 from towline.cli.terminal import printable, say, say_json, tell
 from towline.cli.wording import count, size
 
@@ -24,7 +22,7 @@ def parser() -> Parser:
         "it was submitted from. This happens by itself when a job ends. Nothing is overwritten.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_argument(
         "--back",
         action="append",
@@ -37,20 +35,14 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    job = job_number(engine, options.job)
+    options, engine, job = read_with_job(parser(), args)
     done = engine.call("POST", f"/v1/jobs/{job}/results", {"back": options.back}, repeat=True)
     if options.json:
         say_json(done)
         return 0
-    say(f"{count(done['files'], 'file')}, {size(done['bytes'])} in {_short(done['folder'])}")
+    say(f"{count(done['files'], 'file')}, {size(done['bytes'])} in {short_path(done['folder'])}")
     for here, newer in done["conflicts"]:
-        tell(f"kept {_short(here)} as it was; the newer copy is {_short(newer)}")
+        tell(f"kept {short_path(here)} as it was; the newer copy is {short_path(newer)}")
     for name in done["refused"]:
         tell(f"left out {printable(name)}: it leads out of the folder, or cannot be read")
     return 0
-
-
-def _short(path: str) -> str:
-    return printable(os.path.relpath(path))

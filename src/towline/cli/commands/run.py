@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from towline.cli.engine import Engine
+from towline.cli.here import this_folder
 from towline.cli.jobs import job_number
 from towline.cli.options import Parser, split_command
 from towline.cli.terminal import say, say_json
@@ -140,7 +141,7 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     """What the Engine is asked to run; values as they were typed."""
     ask: dict[str, Any] = {
         "argv": command,
-        "cwd": _folder(),
+        "cwd": this_folder(),
         "environ": _environ(),
         "env": dict(_variable(text) for text in options.env),
     }
@@ -171,13 +172,6 @@ def _queue_ask(options: Namespace) -> dict[str, Any]:
     if options.requeue:
         found["requeue"] = True
     return found
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise UsageError("this folder does not exist any more", "cd to one that does") from None
 
 
 def _environ() -> dict[str, str]:

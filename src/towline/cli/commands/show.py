@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.engine import Engine
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.jobs import read_with_job
+from towline.cli.options import Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import paint, printable, say, say_json
 from towline.cli.wording import STATE_COLOURS, ago, count, duration, ending, machines, size
@@ -28,15 +27,14 @@ def parser() -> Parser:
         "Everything about one job: its command, its processes, what happened to it and when.",
         EXAMPLES,
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_json()
     return parser
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    job = engine.call("GET", f"/v1/jobs/{job_number(engine, options.job)}")
+    options, engine, number = read_with_job(parser(), args)
+    job = engine.call("GET", f"/v1/jobs/{number}")
     if options.json:
         say_json(job)
         return 0

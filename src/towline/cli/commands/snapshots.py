@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 from towline.cli.client import with_query
 from towline.cli.engine import Engine
+from towline.cli.here import this_folder
 from towline.cli.options import Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import say, say_json
@@ -35,7 +35,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine, cwd = Engine(), os.getcwd()
+    engine, cwd = Engine(), this_folder()
     if options.prune is not None:
         body = {"cwd": cwd, "older_than": options.prune}
         done = engine.call("POST", "/v1/snapshots/prune", body)

@@ -51,9 +51,9 @@ def main(args: list[str]) -> int:
 
 def _stop_batches(engine: Engine) -> list[str]:
     """Stop every batch that has not ended; their names."""
-    from towline.cli.batch_names import batch_path, batches
+    from towline.cli.batch_names import ask_of_batch, batches
 
     active = [view["name"] for view in batches(engine) if view["ended"] is None]
     for name in active:
-        engine.call("POST", batch_path(engine, name, "stop"), {}, repeat=True)
+        ask_of_batch(engine, name, "stop")
     return active

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
-from towline.cli.jobs import job_number
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.jobs import read_with_job
+from towline.cli.options import Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import printable, say, say_json
 
@@ -18,15 +17,14 @@ def parser() -> Parser:
     parser = Parser(
         "why", "[--json] JOB", "Say why a job waits: the reason, machine by machine.", EXAMPLES
     )
-    parser.add_argument("job", metavar="JOB", help=JOB_HELP)
+    parser.add_job()
     parser.add_json()
     return parser
 
 
 def main(args: list[str]) -> int:
-    options = parser().read(args)
-    engine = Engine()
-    answer = engine.call("GET", f"/v1/jobs/{job_number(engine, options.job)}/why")
+    options, engine, job = read_with_job(parser(), args)
+    answer = engine.call("GET", f"/v1/jobs/{job}/why")
     if options.json:
         say_json(answer)
         return 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from towline.cli.compat.combining import combine
-from towline.cli.compat.program import Options, leave
+from towline.cli.compat.program import Options
+from towline.cli.main import leave
 from towline.cli.terminal import note
 from towline.cli.wording import count
 from towline.errors import TowlineError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from towline.cli.here import this_folder
 from towline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -50,7 +51,7 @@ def backwards(paths: list[str], where: str = "") -> list[str]:
 
 def _inside(path: str, option: str, where: str) -> str:
     """`./a/` and `/the/current/folder/a` -> `a`; what lies outside is refused."""
-    here = os.getcwd()
+    here = this_folder()
     normal = os.path.relpath(path, here) if os.path.isabs(path) else os.path.normpath(path)
     if not path or normal.split("/")[0] == ".." or "\0" in path:
         raise UsageError(

@@ -14,9 +14,11 @@ from towline.cli.compat.copies import (
 )
 from towline.cli.compat.machine_files import machine_entries
 from towline.cli.compat.needs import add_needs, argv_for, needs_gpu, request_for
-from towline.cli.compat.program import Options, leave
+from towline.cli.compat.program import Options
 from towline.cli.compat.submission import batch_base, machine_limits
 from towline.cli.engine import Engine
+from towline.cli.here import this_folder
+from towline.cli.main import leave
 from towline.cli.terminal import note, say, tell
 
 TYPE_CHECKING = False
@@ -152,7 +154,7 @@ def _dry_run(options: Namespace, tasks: list[Task], slots: dict[str, list[list[i
 
 def _tell_more(options: Namespace, request: str, machines: dict[str, dict[str, Any]]) -> None:
     note(f"each job needs {request}")
-    note(f"results go to {os.path.join(os.getcwd(), 'job_results')}")
+    note(f"results go to {os.path.join(this_folder(), 'job_results')}")
     for file, found in machines.items():
         tell(f"{file} is {found['name']}")
 

@@ -11,10 +11,10 @@ from towline.cli.compat.copies import (
 )
 from towline.cli.compat.machine_files import read_machine
 from towline.cli.compat.needs import NEXT_TO_NOTHING
-from towline.cli.compat.program import leave
 from towline.cli.compat.single import RANDOM, random_name, single_options
 from towline.cli.compat.submission import batch_base, machine_limits
 from towline.cli.engine import Engine
+from towline.cli.main import leave
 from towline.cli.terminal import note
 from towline.errors import UsageError
 

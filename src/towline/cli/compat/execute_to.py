@@ -15,11 +15,12 @@ from towline.cli.compat.copies import (
 )
 from towline.cli.compat.machine_files import is_machine_file, machine_entries
 from towline.cli.compat.needs import NEXT_TO_NOTHING
-from towline.cli.compat.program import Options, leave
+from towline.cli.compat.program import Options
 from towline.cli.compat.single import RANDOM, random_name
 from towline.cli.compat.submission import batch_base, machine_limits
 from towline.cli.engine import Engine
 from towline.cli.follow import Follow
+from towline.cli.main import leave
 from towline.cli.terminal import note, paint, tell
 from towline.cli.wording import duration, ending, exit_code
 from towline.errors import TowlineError, UsageError

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from towline.cli.here import whole_path
 from towline.config.targets import split_target
 from towline.errors import ConfigError, NotFound, UsageError
 
@@ -132,7 +133,7 @@ def _target(file: str, user: str, host: str, port: int) -> str:
 
 
 def _key(file: str, typed: str) -> str:
-    path = os.path.abspath(os.path.expanduser(typed))
+    path = whole_path(os.path.expanduser(typed))
     if not os.path.isfile(path):
         raise ConfigError(
             f"{file}: there is no key file {path} (`ssh_key_path`)",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
+from towline.cli.here import this_folder
 from towline.cli.terminal import tell
-from towline.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 
 def batch_base(request: str, only: list[str]) -> dict[str, Any]:
     """What all jobs of a submission share."""
-    return {"argv": [], "cwd": _folder(), "request": request, "only": only}
+    return {"argv": [], "cwd": this_folder(), "request": request, "only": only}
 
 
 def machine_limits(
@@ -26,7 +24,8 @@ def machine_limits(
 
     Two files of one machine count as one. With `each`, a `cluster` of each one alone is made, too.
     """
-    ask = {"cwd": _folder(), "machines": list(entries.values()), "request": request, "each": each}
+    machines = list(entries.values())
+    ask = {"cwd": this_folder(), "machines": machines, "request": request, "each": each}
     answers = engine.call("POST", "/v1/limits", ask, repeat=True)["machines"]
     found: dict[str, dict[str, Any]] = {}
     files: dict[str, str] = {}
@@ -41,10 +40,3 @@ def machine_limits(
             if answer["hint"]:
                 tell(f"  {answer['hint']}")
     return found
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise UsageError("this folder does not exist any more", "cd to one that does") from None

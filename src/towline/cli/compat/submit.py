@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from argparse import SUPPRESS
 
-from towline.cli.compat.program import Options, leave
+from towline.cli.compat.program import Options
 from towline.cli.compat.submit_file import Destination, option_texts, read_destination
 from towline.cli.engine import Engine
+from towline.cli.main import leave
 from towline.cli.options import split_command
 from towline.errors import UsageError
 

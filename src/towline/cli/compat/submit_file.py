@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from towline.cli.here import this_folder
 from towline.config.targets import THIS, split_target
 from towline.errors import ConfigError, NotFound, UsageError
 
@@ -66,7 +67,7 @@ def find_file(name: str) -> str:
 
 def _folders(name: str) -> Iterator[str]:
     yield ""
-    folder = os.getcwd()
+    folder = this_folder()
     if "/" in name or not _repository(folder):
         return
     while folder != _repository(folder):
