@@ -24,10 +24,19 @@ class Cedar:
         self.jobs: dict[int, str] = {}
         self.claim = ""
         self.handed_over: list[dict[str, Any]] = []
+        self.cancelled: list[str] = []
+        #: How often Slurm was asked for its list.
+        self.listed = 0
+        #: sbatch does its work at once, and answers when this is set.
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def ask(self, op: str, blob: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         await asyncio.sleep(0)
-        return getattr(self, f"_{op}")(fields), b""
+        answer = getattr(self, f"_{op}")(fields)
+        if op == "hand_over":
+            await self.answers.wait()
+        return answer, b""
 
     def _heed(self, fields: dict[str, Any]) -> dict[str, Any]:
         return {}
@@ -36,7 +45,10 @@ class Cedar:
 
     def _call(self, fields: dict[str, Any]) -> dict[str, Any]:
         out = ""
+        if fields["argv"][0] == "scancel":
+            self.cancelled += fields["argv"][1:]
         if fields["argv"][0] == "squeue":
+            self.listed += 1
             line = "{}|{}|None|N/A|h2|/home/me|towline:" + KEY + "\n"
             out = "".join(line.format(number, state) for number, state in self.jobs.items())
         return {"code": 0, "out": out, "err": ""}
@@ -93,6 +105,11 @@ class Scene:
                 words=lambda key, root, tasks: [],
             )
         )
+
+    async def looks(self) -> None:
+        """Slurm is asked a few times."""
+        until = self.cedar.listed + 3
+        await self.until(lambda: self.cedar.listed >= until)
 
     @property
     def reasons(self) -> list[str]:
@@ -152,6 +169,31 @@ def test_attempt_that_began_on_a_node_that_failed_is_lost_and_never_run_again() 
         await scene.until(lambda: scene.ending)
         assert (scene.ending.cause, scene.ending.text) == ("lost", "its node failed")
         assert len(scene.cedar.handed_over) == 1
+
+    play(story)
+
+
+def test_of_two_entries_of_one_attempt_none_is_cancelled_before_the_other_has_its_claim() -> None:
+    """The first comes from an sbatch that was killed after it had done its work."""
+
+    async def story(scene: Scene) -> None:
+        cedar, queue = scene.cedar, scene.queue
+        cedar.jobs[6] = "PENDING"
+        cedar.answers.clear()
+        scene.want()
+        await scene.until(lambda: 7 in cedar.jobs)
+        await scene.looks()
+        cedar.answers.set()
+        await scene.until(lambda: queue.number_of(KEY) == "7")
+        await scene.looks()
+        assert cedar.cancelled == []
+        cedar.claim, cedar.jobs[6] = "6 0", "RUNNING"
+        queue.heard({"event": "handed", "news": {f"{KEY}-0": {"state": "running"}}})
+        await scene.until(lambda: cedar.cancelled)
+        assert cedar.cancelled == ["7"] and queue.number_of(KEY) == "6"
+        cedar.jobs[7] = "CANCELLED"
+        await scene.looks()
+        assert scene.ending is None
 
     play(story)
 

@@ -19,8 +19,6 @@ from testbed.waiting import wait_until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 LINES = 200
-#: Says when the real one has done its work, and then takes its time to answer.
-SLOW = "touch /tmp/queued; sleep 20; "
 
 #: Refuses as a site does that lets a user have 50 jobs in the queue.
 FULL = """\
@@ -129,16 +127,6 @@ def start(tow: Tow, slurm: Slurm, *words: str, running: int = 0) -> None:
     wait_until(lambda: len(lines_run(slurm)) >= running, timeout=60, every=0.1)
 
 
-def test_controller_killed_in_the_middle_loses_no_line(tow: Tow, slurm: Slurm) -> None:
-    configure(tow)
-    start(tow, slurm, write_lines(tow, LINES), running=20)
-    slurm.stop_controller()
-    slurm.start_controller()
-    # It does not know which numbers it gave out last; nodes that know them wait for somebody.
-    assert await_end(tow, meanwhile=slurm.resume_nodes) == {"done": LINES}
-    assert lines_run(slurm) == every_line(LINES)
-
-
 def test_engine_killed_in_the_middle_finds_all_tasks_again(tow: Tow, slurm: Slurm) -> None:
     configure(tow)
     with noted(slurm) as calls:
@@ -147,23 +135,6 @@ def test_engine_killed_in_the_middle_finds_all_tasks_again(tow: Tow, slurm: Slur
         assert await_end(tow) == {"done": LINES}
         assert len(calls.read_text().splitlines()) == 1
     assert lines_run(slurm) == every_line(LINES)
-
-
-def test_connection_lost_during_sbatch_submits_no_array_twice(tow: Tow, slurm: Slurm) -> None:
-    configure(tow)
-    mark = slurm.root("h1") / "tmp/queued"
-    names = [f"part{n}" for n in range(5)]
-    with noted(slurm, then=SLOW) as calls:
-        for name in names:
-            mark.unlink(missing_ok=True)
-            file = write_lines(tow, LINES // 5, name=name)
-            start(tow, slurm, file)
-            wait_until(mark.exists, timeout=60)
-            end_all_of_the_user(slurm)
-        ends = [await_end(tow, name) for name in names]
-        assert len(calls.read_text().splitlines()) == len(names)
-    assert ends == [{"done": LINES // 5}] * 5
-    assert lines_run(slurm) == sorted(every_line(LINES // 5) * 5)
 
 
 def test_connection_lost_before_sbatch_did_anything_loses_nothing(tow: Tow, slurm: Slurm) -> None:

@@ -8,11 +8,13 @@ h1 is the access node (also called `cedar`) and runs the controller; h2 to h4 ar
 two GPUs each. They share the folder /home. Everything runs in the hosts' own namespaces.
 """
 
+import errno
 import os
 import pwd
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from . import disk
@@ -77,6 +79,12 @@ PartitionName=short Nodes=h2 MaxTime=1 State=UP
 _NODE = "CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000"
 
 
+def check_programs(programs: Iterable[str]) -> None:
+    missing = [one for one in programs if not shutil.which(one, path=ENVIRONMENT["PATH"])]
+    if missing:
+        raise TestbedError(f"the test Slurm needs {', '.join(missing)}; run: bash .ci/parts")
+
+
 class Slurm(Hosts):
     """The hosts of the cluster; what can happen to hosts can happen to its nodes."""
 
@@ -86,9 +94,7 @@ class Slurm(Hosts):
     def up(self) -> None:
         """Start the hosts and their Slurm; nothing remains if a part does not start."""
         check_parts()
-        found = [which for which in PROGRAMS if not shutil.which(which, path=ENVIRONMENT["PATH"])]
-        if found:
-            raise TestbedError(f"the test Slurm needs {', '.join(found)}; run: bash .ci/parts")
+        check_programs(PROGRAMS)
         super().up()
         try:
             for name in self.names:
@@ -115,7 +121,17 @@ class Slurm(Hosts):
         """Cancel all jobs of the worker, then end its processes and empty its home."""
         self.control("scancel", "--user", disk.USER)
         wait_until(self._is_empty, timeout=30, on_timeout=lambda: self.control("squeue"))
-        super().wipe()
+        wait_until(self._wiped, timeout=30)
+
+    def _wiped(self) -> bool:
+        """Nodes may start what a controller that was killed has forgotten: then it takes longer."""
+        try:
+            super().wipe()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            return False
+        return True
 
     def control(self, *argv: str) -> str:
         """Run a Slurm command as the administrator."""
@@ -129,10 +145,7 @@ class Slurm(Hosts):
 
     def stop_controller(self) -> None:
         """Kill slurmctld; the jobs on the nodes go on."""
-        pid = self._daemon_pid("slurmctld")
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: self._daemon_pid("slurmctld") == 0)
+        self._kill("slurmctld")
 
     def start_controller(self) -> None:
         self._command(ACCESS, "slurmctld")
@@ -161,6 +174,9 @@ class Slurm(Hosts):
         os.chown(run, munge.pw_uid, munge.pw_gid)
         as_munge = ("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups")
         self._command(name, *as_munge, "munged", "--force", "--num-threads=2")
+        self._start_slurm(name)
+
+    def _start_slurm(self, name: str) -> None:
         self._command(name, "slurmctld" if name == ACCESS else "slurmd")
 
     def _await_nodes(self) -> None:
@@ -200,6 +216,12 @@ class Slurm(Hosts):
 
     def _is_empty(self) -> bool:
         return not self._answer("squeue", "--noheader", "--user", disk.USER).strip()
+
+    def _kill(self, program: str) -> None:
+        pid = self._daemon_pid(program)
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: self._daemon_pid(program) == 0)
 
     def _daemon_pid(self, program: str) -> int:
         """Of the one in the access node's own process table, as this machine numbers it."""

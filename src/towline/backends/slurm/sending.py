@@ -222,7 +222,8 @@ class Sending:
 
     def _accepted(self, entry: Entry, ticket: str) -> None:
         for handed in entry.members:
-            handed.id = handed.number_in(ticket)
+            # Meanwhile another entry may have shown that it runs it.
+            handed.id = handed.id or handed.number_in(ticket)
             handed.known_at, handed.vanished = time.time(), False
             self.queue.tell(handed, "in Slurm's queue")
         if entry.array:

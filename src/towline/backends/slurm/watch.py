@@ -107,19 +107,32 @@ class Watch:
     ) -> None:
         """Of attempts whose sbatch gave no answer; a second entry of one is taken out again."""
         queue = self.queue
-        spare: list[str] = []
         unsent: list[Handed] = []
+        double: dict[str, list[str]] = {}
         for handed in asked:
             found = [one for one in listed.get(handed.entry, ()) if _counts(handed, one)]
-            if not handed.id and found:
-                handed.id = found[0].id
+            alive = [one.id for one in found if not has_ended(one)]
+            if found and not (handed.id or handed.asking):
+                handed.id = alive[0] if alive else found[0].id
                 queue.tell(handed, "in Slurm's queue")
             elif handed.is_unsent(time.time()) and not handed.stop:
                 unsent.append(handed)
-            spare += [one.id for one in found if one.id != handed.id and not has_ended(one)]
+            if handed.claimed and any(number != handed.id for number in alive):
+                double[handed.key] = alive
         queue.sending.offer(unsent)
-        if spare:
-            await queue.commands.cancel(link, spare)
+        await self._end_doubles(link, [one for one in asked if one.key in double], double)
+
+    async def _end_doubles(
+        self, link: Link, some: list[Handed], alive: dict[str, list[str]]
+    ) -> None:
+        """Cancel entries that cannot run any more, because another one has the claim.
+
+        Before there is a claim each may be the one to run, and all but one will end by themselves.
+        """
+        if some:
+            await self.queue.look(link, some)
+            spare = {number for one in some for number in alive[one.key] if number != one.id}
+            await self.queue.commands.cancel(link, list(spare))
 
     def _judge(self, handed: Handed, listed: list[Listed], began: float) -> bool:
         """True when by Slurm's word it is over though its files do not say so."""
