@@ -112,6 +112,10 @@ class Scene:
         await self.until(lambda: self.cedar.listed >= until)
 
     @property
+    def number(self) -> str:
+        return self.queue.wanted[KEY].id
+
+    @property
     def reasons(self) -> list[str]:
         return [fact.reason for fact in self.facts if isinstance(fact, AttemptWaits)]
 
@@ -148,12 +152,12 @@ def play(story: Callable[[Scene], Any], **about: str) -> None:
 def test_attempt_that_its_node_lost_before_it_began_is_handed_over_again(state: str) -> None:
     async def story(scene: Scene) -> None:
         scene.want()
-        await scene.until(lambda: scene.queue.number_of(KEY) == "7")
+        await scene.until(lambda: scene.number == "7")
         scene.cedar.jobs[7] = state
         # The old entry stays in Slurm's list for a while; it is not taken for the new one.
-        await scene.until(lambda: scene.queue.number_of(KEY) == "8")
+        await scene.until(lambda: scene.number == "8")
         scene.cedar.jobs[8] = state
-        await scene.until(lambda: scene.queue.number_of(KEY) == "9")
+        await scene.until(lambda: scene.number == "9")
         assert any("handed over again" in reason for reason in scene.reasons)
         assert [asked["anew"] for asked in scene.cedar.handed_over] == [False, True, True]
         assert scene.ending is None
@@ -164,7 +168,7 @@ def test_attempt_that_its_node_lost_before_it_began_is_handed_over_again(state: 
 def test_attempt_that_began_on_a_node_that_failed_is_lost_and_never_run_again() -> None:
     async def story(scene: Scene) -> None:
         scene.want()
-        await scene.until(lambda: scene.queue.number_of(KEY) == "7")
+        await scene.until(lambda: scene.number == "7")
         scene.cedar.claim, scene.cedar.jobs[7] = "7 0", "NODE_FAIL"
         await scene.until(lambda: scene.ending)
         assert (scene.ending.cause, scene.ending.text) == ("lost", "its node failed")
@@ -184,13 +188,13 @@ def test_of_two_entries_of_one_attempt_none_is_cancelled_before_the_other_has_it
         await scene.until(lambda: 7 in cedar.jobs)
         await scene.looks()
         cedar.answers.set()
-        await scene.until(lambda: queue.number_of(KEY) == "7")
+        await scene.until(lambda: scene.number == "7")
         await scene.looks()
         assert cedar.cancelled == []
         cedar.claim, cedar.jobs[6] = "6 0", "RUNNING"
         queue.heard({"event": "handed", "news": {f"{KEY}-0": {"state": "running"}}})
         await scene.until(lambda: cedar.cancelled)
-        assert cedar.cancelled == ["7"] and queue.number_of(KEY) == "6"
+        assert cedar.cancelled == ["7"] and scene.number == "6"
         cedar.jobs[7] = "CANCELLED"
         await scene.looks()
         assert scene.ending is None
@@ -201,7 +205,7 @@ def test_of_two_entries_of_one_attempt_none_is_cancelled_before_the_other_has_it
 def test_attempt_that_was_to_be_stopped_is_not_handed_over_again() -> None:
     async def story(scene: Scene) -> None:
         scene.want()
-        await scene.until(lambda: scene.queue.number_of(KEY) == "7")
+        await scene.until(lambda: scene.number == "7")
         scene.queue.wanted[KEY].stop = True
         scene.cedar.jobs[7] = "NODE_FAIL"
         await scene.until(lambda: scene.ending)

@@ -91,9 +91,12 @@ def test_when_one_process_fails_the_others_end_with_it(tow: Tow, slurm: Slurm) -
     assert {process["state"] for process in shown["processes"]} == {"ended"}
 
 
-def test_commands_run_beside_the_process_that_is_named(tow: Tow, slurm: Slurm) -> None:
+@pytest.mark.parametrize("request_", ["2:[cpus=4]", "[],[2:gtx1060]"])
+def test_commands_run_beside_the_process_that_is_named(
+    tow: Tow, slurm: Slurm, request_: str
+) -> None:
     configure(tow)
-    job = submit(tow, "-c", "cedar", "-r", "2:[cpus=4]", "sleep", "300")
+    job = submit(tow, "-c", "cedar", "-r", request_, "sleep", "300")
     wait_for(tow, job, "running")
     said = [tow("exec", "--process", n, str(job), "hostname").stdout for n in ("0", "1")]
     assert said == [f"{name}\n" for name in show(tow, job)["machines"]]

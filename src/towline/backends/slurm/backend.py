@@ -12,6 +12,7 @@ from towline.backends.slurm.handover import (
     group_of,
     handed_key,
     message,
+    part_words,
     queueing,
     test_words,
     words,
@@ -85,6 +86,7 @@ class Slurm:
                 count=request.process_count,
                 message=lambda root: message(self.engine_id, job, request, root),
                 words=lambda key, root, tasks: words(job, key, root, tasks),
+                beside=lambda rank: part_words(request, rank),
                 batch=job.spec.batch,
                 group=group_of(job, request),
                 at_once=queueing(job).at_once,
@@ -123,17 +125,18 @@ class Slurm:
         """Run a command in the job's allocation, in the folder of one of its processes."""
         link = await self.machines.tunnel(job, rank)
         queue = self.queues[job.spec.cluster]
-        number = queue.number_of(handed_key(self.engine_id, job))
-        if not number or job.attempt is None or job.state.final:
+        handed = queue.wanted.get(handed_key(self.engine_id, job))
+        if not handed or not handed.id or job.attempt is None or job.state.final:
             raise NotFound(
                 f"job {job.id} does not run now, so nothing can run beside it",
                 hint=f"tow ls {job.id} and tow pull {job.id} show its files",
             )
         key = key_of(self.engine_id, job.id, job.attempt.number, rank)
-        number = await queue.commands.plain_number(link, number)
+        number = await queue.commands.plain_number(link, handed.id)
         beside = ["srun", f"--jobid={number}", "--overlap", "--ntasks=1", "--nodes=1"]
-        if job.spec.queue and len(job.spec.queue.options) == 1 and job.attempt.nodes.get(rank):
-            beside.append(f"--nodelist={job.attempt.nodes[rank]}")
+        beside += handed.beside(rank)
+        if node := job.attempt.nodes.get(rank):
+            beside.append(f"--nodelist={node}")
         async for item in run_beside(link, key, [*beside, "--export=ALL", *argv]):
             yield item
 

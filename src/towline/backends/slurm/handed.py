@@ -25,6 +25,8 @@ class Handed(Struct):
     message: Callable[[str], dict[str, Any]]
     #: The words for sbatch, given what is handed over, that folder, and the tasks of an array.
     words: Callable[[str, str, str], list[str]]
+    #: The words for an srun beside one of its processes, given the rank of that.
+    beside: Callable[[int], list[str]] = lambda rank: []
     snapshots: tuple[str, ...] = ()
     #: Attempts of one group can share an array, and of one batch so many run at a time.
     batch: str = ""

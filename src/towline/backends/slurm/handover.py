@@ -121,6 +121,13 @@ def order(job: Job, request: Request) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def part_words(request: Request, rank: int) -> list[str]:
+    """How srun is told which part of a heterogeneous job a process is in."""
+    parts = components(request, {})
+    inside = [i for i, part in enumerate(parts) if part.first <= rank < part.first + part.count]
+    return [f"--het-group={inside[0]}"] if len(parts) > 1 and inside else []
+
+
 def _cpus(submit: tuple[tuple[str, ...], ...], index: int, part: Component) -> int:
     """As sbatch was told: srun does not take it over by itself."""
     options = submit[index] if index < len(submit) else ()

@@ -97,11 +97,6 @@ class Queue:
     def is_busy(self) -> bool:
         return bool(self.wanted)
 
-    def number_of(self, key: str) -> str:
-        """Slurm's number of an attempt that is in its queue; empty when it is not known."""
-        handed = self.wanted.get(key)
-        return handed.id if handed else ""
-
     def close(self) -> None:
         self.tasks.close()
 
