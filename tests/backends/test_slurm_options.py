@@ -122,6 +122,6 @@ def test_values_stay_one_word_whatever_is_in_them() -> None:
 def test_signals_are_checked() -> None:
     assert checked_signal("SIGUSR1@120") == "USR1@120"
     assert checked_signal("12@60") == "12@60"
-    for wrong in ("", "USR1@", "usr1@x", "B:USR1@10 --wrap=x"):
+    for wrong in ("", "USR1@", "usr1@x", "B:USR1@10 --wrap=x", "FOO@1"):
         with pytest.raises(UsageError):
             checked_signal(wrong)

@@ -173,6 +173,9 @@ def test_ctrl_c_and_no_goes_on_where_it_was_and_tells_the_address_again(
         terminal.is_asked(QUESTION)
         terminal.types("no\n")
         terminal.sees("job 12 done")
+        # There is no job to show here; a person may have left the address open in a browser.
+        terminal.sees("to look again: tow tensorboard 12; Ctrl-C leaves")
+        terminal.interrupts()
         assert terminal.leaves() == 0
     assert terminal.seen.count(URL) == 2
     (again,) = stub.asked_of("GET /v1/jobs/12/log")
@@ -212,6 +215,9 @@ def test_network_that_stays_away_asks_the_same_question(submit: Tow, stub: Stub)
         terminal.sees(f"lab could not be reached for 0.2 s.\n{QUESTION}")
         terminal.types("n\n")
         terminal.sees("job 12 done")
+        # There is no job to show here; a person may have left the address open in a browser.
+        terminal.sees("to look again: tow tensorboard 12; Ctrl-C leaves")
+        terminal.interrupts()
         assert terminal.leaves() == 0
     assert terminal.seen.count(URL) == 2
 

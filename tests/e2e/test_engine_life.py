@@ -72,6 +72,22 @@ def test_an_engine_stays_as_long_as_a_job_runs(tow: Tow, tmp_path: Path) -> None
     assert show(tow, number)["state"] == "done"
 
 
+def test_an_engine_goes_with_its_home_and_leaves_the_next_one_alone(tow: Tow) -> None:
+    submit(tow, "sleep", "300")
+    first = running_engine(tow)
+    away = tow.home.with_name(f"{tow.home.name}-away")
+    tow.home.rename(away)
+    tow.home.mkdir(mode=0o700)
+    try:
+        second = running_engine(tow)
+        assert second != first
+        wait_until(lambda: engines(tow.home) == [second], timeout=30)
+        assert tow("status").returncode == 0
+        assert running_engine(tow) == second
+    finally:
+        shutil.rmtree(away)
+
+
 def test_what_the_engine_makes_is_closed_to_others(tow: Tow) -> None:
     tow.home.rmdir()
     running_engine(tow)

@@ -181,6 +181,18 @@ def test_requeueable_job_that_is_cancelled_in_slurm_ends(tow: Tow, slurm: Slurm)
     assert (found["state"], found["reason"]) == ("failed", "cancelled in Slurm")
 
 
+def test_whoever_follows_a_job_that_is_cancelled_before_it_began_hears_of_it(
+    tow: Tow, slurm: Slurm
+) -> None:
+    configure(tow)
+    following = tow.popen("run", "-c", "cedar", "-o", "begin=now+1hour", "true")
+    wait_until(lambda: len(queue_lines(slurm)) == 1, timeout=30)
+    slurm.worker("scancel", slurm_number(slurm))
+    assert following.wait(timeout=60) == 1
+    assert following.stderr is not None
+    assert "cancelled in Slurm" in following.stderr.read()
+
+
 def test_folder_that_the_nodes_do_not_share_is_named(tow: Tow, slurm: Slurm) -> None:
     configure(tow, 'folder = "/var/tmp/towline"')
     job = submit(tow, "-c", "cedar", "true")

@@ -1,11 +1,13 @@
 """`submit` as the users of cluster_tools type it, on a real Slurm behind its access node."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from e2e.slurm_jobs import queue_lines
 from e2e.test_cuts import COUNTING, counted
 from testbed.slurm import Slurm
 from testbed.tow import Tow
+from testbed.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -255,6 +258,28 @@ def test_tensorboard_and_output_go_on_over_a_broken_network(
         out, said = process.communicate(timeout=60)
     assert process.returncode == 9, said
     assert counted(out), out
+    assert page(url) == ""
+
+
+def test_it_stays_until_ctrl_c_and_shows_what_the_job_wrote_at_the_same_address(
+    tow: Tow, submit: Tow, slurm: Slurm
+) -> None:
+    (submit.folder / "main.py").write_text(TRAIN_AND_COUNT)
+    with python_for_hosts() as setup:
+        (submit.folder / "cedar.json").write_text(json.dumps({**CEDAR, "setup": [setup]}))
+        submit.env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        with Person(submit, "-c=cedar.json", "python3", "main.py") as person:
+            person.sees("TensorBoard: ", timeout=60)
+            wait_until(lambda: "\n" in person.shown)
+            url = person.shown.split()[0]
+            shows(f"{url}/{SCALARS}", ", 0.25]")
+            (slurm.home("h1") / "end").touch()
+            person.sees("job 1 failed", timeout=60)
+            person.sees(f"TensorBoard: {url}\n", timeout=60)
+            person.sees("Ctrl-C leaves")
+            shows(f"{url}/data/runs", "1-python3-main.py")
+            person.types(CTRL_C)
+            assert person.leaves() == 9
     assert page(url) == ""
 
 

@@ -123,6 +123,19 @@ def test_a_service_is_up_once_its_port_answers(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_why_a_service_was_started_again_is_told_until_it_answers(tmp_path: Path) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.far.open = False
+        why = "it ended with exit code 1 and is started again: no licence"
+        bench.far.standing = {"state": "running", "port": 8000, "text": why}
+        job = await _started(bench)
+        assert (await bench.stands(job, "starting"))["text"] == why
+        bench.far.open = True
+        assert (await bench.stands(job, "up"))["text"] == ""
+
+    run(tmp_path, scenario)
+
+
 def test_what_followers_are_told(tmp_path: Path) -> None:
     async def scenario(bench: Bench) -> None:
         job = await _started(bench)
@@ -160,8 +173,9 @@ def test_the_port_is_the_same_after_a_restart_and_free_after_the_end(tmp_path: P
         async with asyncio.timeout(20):
             while bench.engine.store.services():
                 await asyncio.sleep(0.02)
-        with pytest.raises(NotFound, match="its services have ended"):
+        with pytest.raises(NotFound, match="its services have ended") as told:
             bench.services.list(job)
+        assert told.value.hint == f"what it printed: tow log --service web {job}"
 
     run(tmp_path, scenario)
 

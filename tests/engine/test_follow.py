@@ -3,7 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from towline.backends.fake import FakeBackend
+from towline.engine import follow
 from towline.engine.engine import Engine
 from towline.engine.follow import Follower
 from towline.errors import Unreachable
@@ -80,6 +83,46 @@ def test_network_that_breaks_while_a_job_is_in_a_queue_is_told(tmp_path: Path) -
             if header.get("broken") is False:
                 break
         assert [header.get("broken") for header in told] == [None, True, False]
+        engine.close()
+
+    asyncio.run(scenario())
+
+
+class NeverEnding(FakeBackend):
+    """There is some output, and no record of how the job ended: its node is gone."""
+
+    queues_itself = True
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        if wait and offset:
+            await asyncio.Event().wait()
+        return b"some"[offset:], False
+
+
+def test_following_ends_with_what_there_is_where_only_the_queue_knows_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_LAST_WORDS_S", 0.1)
+
+    async def scenario() -> None:
+        engine = Engine(Store(str(tmp_path / "store.db")))
+        backend = engine.backend = NeverEnding(engine.report)
+        turning = asyncio.create_task(engine.run())
+        queue = Queueing(kind="slurm")
+        spec = JobSpec(argv=("true",), cluster="cedar", owner="me", request="[]", queue=queue)
+        [number] = await engine.submit([spec])
+        await engine.job_where(number, lambda job: job.state is State.RUNNING)
+        told = bytearray()
+        last = {}
+        async with asyncio.timeout(20):
+            async for last, blob in Follower(engine, backend, number, {}, ("out",)).frames():
+                told += blob
+                if blob:
+                    backend.end(number, 1, 0, Ending(cause="lost", text="its node failed"))
+        assert (bytes(told), last["end"]["state"]) == (b"some", "lost")
+        turning.cancel()
         engine.close()
 
     asyncio.run(scenario())

@@ -71,6 +71,7 @@ def test_words_that_are_not_utf_8_arrive_as_they_are() -> None:
         ("at http://localhost:9999/lab?token=no", ""),
         ("    http://localhost:8000/lab?token=ab12\n or http://h:8000/tree", "/lab?token=ab12"),
         ("open http://[::1]:8000/app/.", "/app/."),
+        ("http://localhost:8000/lab?token=...\n http://127.0.0.1:8000/lab?token=...", "/lab"),
     ],
 )
 def test_where_to_look_is_found_in_what_it_says(output: str, path: str) -> None:

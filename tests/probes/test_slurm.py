@@ -1,5 +1,7 @@
 """What Slurm's commands print, as recorded from a real one, and what it means."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ from towline.probes.slurm import (
     read_accounts,
     read_array_limit,
     read_details,
+    read_memory_s,
     read_nodes,
     read_plain_number,
     read_queue,
@@ -71,15 +74,15 @@ def test_what_a_login_shell_prints_is_passed_over() -> None:
 
 def test_accounts_are_read_and_the_last_run_of_a_job_counts() -> None:
     text = (
-        "12|NODE_FAIL|0:0|2026-11-16T00:10:00|h2\n"
-        "12|COMPLETED|0:0|2026-11-16T00:12:00|h3\n"
-        "13|CANCELLED by 1000|0:15|Unknown|None assigned\n"
-        "14+0|OUT_OF_ME+|0:125|2026-11-16T00:12:00|h3\n"
+        "12|NODE_FAIL|0:0|2026-11-16T00:10:00|h2|/home/me/a\n"
+        "12|COMPLETED|0:0|2026-11-16T00:12:00|h3|/home/me/a|b\n"
+        "13|CANCELLED by 1000|0:15|Unknown|None assigned|\n"
+        "14+0|OUT_OF_MEMORY|0:125|2026-11-16T00:12:00|h3|/home/me\n"
     )
     first, second, third = read_accounts(text)
-    assert (first.state, first.nodes) == ("COMPLETED", "h3")
+    assert (first.state, first.nodes, first.folder) == ("COMPLETED", "h3", "/home/me/a|b")
     assert (second.id, second.state, second.start, second.nodes) == ("13", "CANCELLED", "", "")
-    assert third.id == "14"
+    assert (third.id, third.state) == ("14", "OUT_OF_MEMORY")
 
 
 def test_details_of_a_job_have_its_exit_code() -> None:
@@ -234,6 +237,12 @@ def test_tasks_of_arrays_are_read_one_by_one() -> None:
 def test_numbers_of_an_array_are_one_word() -> None:
     assert spans([3, 1, 2, 7, 9, 8]) == "1-3,7-9"
     assert joined(["12_1", "9", "12_2", "12_5"]) == ["12_[1-2,5]", "9"]
+
+
+def test_how_long_the_controller_remembers_what_ended_is_read() -> None:
+    assert read_memory_s("MinJobAge               = 300 sec\n") == 300
+    assert read_memory_s("MinJobAge               = 0 sec\n") == math.inf
+    assert read_memory_s("slurm_load_ctl_conf error") == math.inf
 
 
 def test_limit_on_arrays_is_the_smaller_of_both() -> None:

@@ -21,6 +21,8 @@ Frame = tuple[dict[str, Any], bytes]
 News = Callable[[int], AsyncIterator[Frame]]
 #: Quiet for this long before we say why a job waits.
 _PATIENCE_S = 0.8
+#: What a queue runs elsewhere may end without a record there; its last words get so long.
+_LAST_WORDS_S = 2.0
 
 
 def label(job: Job, rank: int) -> tuple[int, int, str]:
@@ -207,7 +209,7 @@ class Follower:
             try:
                 # After a cut there may be nothing to read, and it is still to be told.
                 waits = not broken
-                blob, at_end = await self.backend.read_log(job, rank, stream, offset, waits)
+                blob, at_end = await self._more(job, rank, stream, offset, waits)
             except AgentError as error:
                 text = error.text
                 if error.code == "unknown_job":
@@ -244,6 +246,32 @@ class Follower:
                 self.offsets[name] = offset + len(blob)
             if at_end:
                 return
+
+    async def _more(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        """The next piece of output, and whether it is the last one.
+
+        A machine knows itself when a process has ended. Of one that a queue ran, only the Engine
+        may know: refused, cancelled before it began, or its node failed.
+        """
+        read = self.backend.read_log
+        if job.spec.queue is None or not wait:
+            return await read(job, rank, stream, offset, wait)
+        reading = asyncio.ensure_future(read(job, rank, stream, offset, True))
+        over = asyncio.ensure_future(
+            self.engine.job_where(self.job_id, lambda now: _has_ended(job, rank, now))
+        )
+        try:
+            await asyncio.wait([reading, over], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([reading], timeout=_LAST_WORDS_S)
+            if reading.done():
+                return reading.result()
+            blob, _ = await read(job, rank, stream, offset, False)
+            return blob, not blob
+        finally:
+            reading.cancel()
+            over.cancel()
 
 
 async def read_once(
@@ -301,3 +329,12 @@ def error_frame(error: TowlineError) -> Frame:
 
 def _has_begun(job: Job) -> bool:
     return job.state in (State.RUNNING, State.STOPPING) or job.state.final
+
+
+def _has_ended(job: Job, rank: int, now: Job) -> bool:
+    """Whether a process of the attempt that is read has ended, as the job is now."""
+    assert job.attempt is not None
+    attempt = now.attempt
+    if now.state.final or attempt is None or attempt.number != job.attempt.number:
+        return True
+    return rank in attempt.endings

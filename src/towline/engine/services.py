@@ -161,7 +161,8 @@ class Services:
                 up = await answers(link, self._where(job, standing.name))
             if up:
                 standing.path = await self._path(job, standing)
-            self._stands(standing, "up" if up else "starting")
+            why = "" if up else str(seen.get("text") or "")
+            self._stands(standing, "up" if up else "starting", why)
 
     def _where(self, job: Job, name: str) -> Where:
         assert job.attempt is not None
@@ -216,10 +217,10 @@ class Services:
                 hint="tow run --service tensorboard COMMAND starts a job with one",
             )
         if job.id not in self._standings:
-            raise NotFound(
-                f"job {job.id} is {job.state}, so its services have ended",
-                hint=f"what it wrote for TensorBoard: tow tensorboard {job.id}",
-            )
+            last = f"what it printed: tow log --service {job.spec.services[0].name} {job.id}"
+            if not all(service.command for service in job.spec.services):
+                last = f"what it wrote for TensorBoard: tow tensorboard {job.id}"
+            raise NotFound(f"job {job.id} is {job.state}, so its services have ended", hint=last)
 
     def view(self, standing: Standing) -> dict[str, Any]:
         job = self.engine.job(standing.job)

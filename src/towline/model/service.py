@@ -101,5 +101,6 @@ def orders_of(services: Iterable[Service]) -> list[dict[str, Any]]:
 def path_in(output: str, port: int) -> str:
     """Where on its port a service says it is to be opened, e.g. `/lab?token=...`; often nowhere."""
     found = re.findall(rf"https?://[\w.\[\]:-]+:{port}(/[\w/.~%?=&+-]*)", output)
-    paths = [path for path in found if path != "/"]
+    # A token that somebody chose is not printed: there are three dots in its place.
+    paths = [path.removesuffix("?token=...") for path in found if path != "/"]
     return next((path for path in reversed(paths) if "token=" in path), paths[-1] if paths else "")

@@ -4,6 +4,7 @@ Each question is a pair: the words that ask it, and the function that reads the 
 cannot be read is left out, never an error: Slurm's word is a second opinion.
 """
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -30,7 +31,7 @@ class Listed(Struct, frozen=True):
 
 
 _QUEUE_FIELDS = "%i|%T|%r|%S|%N|%Z|%k"
-_ACCOUNT_FIELDS = "JobID,State,ExitCode,Start,NodeList"
+_ACCOUNT_FIELDS = "JobID,State,ExitCode,Start,NodeList,WorkDir"
 _NOTHING = frozenset({"", "(null)", "N/A", "None", "Unknown", "None assigned"})
 _ID = re.compile(r"(\d+(?:_\d+)?)(?:[+.]\S*)?$")
 
@@ -64,11 +65,11 @@ def read_accounts(text: str) -> list[Listed]:
     """A job that was requeued is listed once per run; the last line of it counts."""
     found: dict[str, Listed] = {}
     for line in text.splitlines():
-        fields = line.strip().split("|")
-        if len(fields) == 5 and (number := _ID.match(fields[0])):
-            state, code, start, nodes = map(_said, fields[1:])
+        fields = line.strip().split("|", 5)
+        if len(fields) == 6 and (number := _ID.match(fields[0])):
+            state, code, start, nodes, folder = map(_said, fields[1:])
             found[number[1]] = Listed(
-                number[1], _state(state), start=start, nodes=nodes, exit_code=code
+                number[1], _state(state), start=start, nodes=nodes, exit_code=code, folder=folder
             )
     return list(found.values())
 
@@ -114,7 +115,7 @@ def read_ticket(text: str) -> str:
     return ""
 
 
-# --- arrays ------------------------------------------------------------------------------------
+# --- the site ----------------------------------------------------------------------------------
 
 
 def config_words() -> list[str]:
@@ -125,6 +126,15 @@ def read_array_limit(text: str) -> int | None:
     """How many tasks an array may have at this site; None when it does not say."""
     found = re.findall(r"^MaxArraySize\s*=\s*(\d+)|\bmax_array_tasks=(\d+)", text, re.MULTILINE)
     return min((int(size or tasks) for size, tasks in found), default=None)
+
+
+def read_memory_s(text: str) -> float:
+    """For how long the controller remembers jobs that ended; for ever where it does not say."""
+    found = re.search(r"^MinJobAge\s*=\s*(\d+)", text, re.MULTILINE)
+    return float(found[1]) if found and int(found[1]) else math.inf
+
+
+# --- numbers of arrays -------------------------------------------------------------------------
 
 
 def spans(numbers: Iterable[int]) -> str:

@@ -24,7 +24,7 @@ def main() -> int:
             return 0
         from towline.server.serving import run
 
-        run(paths)
+        run(paths, lock)
     except TowlineError as error:
         print(f"tow: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code

@@ -28,11 +28,13 @@ from towline.store.store import Store
 
 log = logging.getLogger("towline")
 
+_LOOK_HOME_S = 5.0
 
-def run(paths: Paths) -> None:
-    """Serve until told to go; the caller holds the lock."""
+
+def run(paths: Paths, lock: int) -> None:
+    """Serve until told to go; the caller holds the lock, a file that is open."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    uvloop.run(_serve(paths))
+    uvloop.run(_serve(paths, lock))
 
 
 def _bind(paths: Paths) -> socket.socket:
@@ -53,7 +55,7 @@ def _bind(paths: Paths) -> socket.socket:
     return listener
 
 
-async def _serve(paths: Paths) -> None:
+async def _serve(paths: Paths, lock: int) -> None:
     settings = _settings(paths)
     store = Store(paths.store_file)
     engine = Engine(store)
@@ -87,15 +89,18 @@ async def _serve(paths: Paths) -> None:
         loop.add_signal_handler(number, going.set)
     idle = asyncio.create_task(_idle(desk, settings.idle_exit_s, going))
     watch = asyncio.create_task(_wake_after_sleep(desk))
+    home = asyncio.create_task(_go_with_home(paths, lock, going))
     try:
         stop = asyncio.create_task(going.wait())
         await asyncio.wait({stop, serving, loop_task}, return_when=asyncio.FIRST_COMPLETED)
         if loop_task.done():
             log.error("the Engine's loop ended", exc_info=loop_task.exception())
     finally:
-        _leave(paths, listener)
+        listener.close()
+        if _is_ours(paths, lock):
+            _leave(paths)
         server.should_exit = True
-        for task in (idle, watch):
+        for task in (idle, watch, home):
             task.cancel()
         await asyncio.gather(serving, return_exceptions=True)
         loop_task.cancel()
@@ -124,8 +129,23 @@ def _write_pid(paths: Paths) -> None:
         file.write(f"{os.getpid()}\n")
 
 
-def _leave(paths: Paths, listener: socket.socket) -> None:
-    listener.close()
+def _is_ours(paths: Paths, lock: int) -> bool:
+    """False when the home was removed, or made anew: then it may be another Engine's."""
+    try:
+        return os.path.samestat(os.stat(paths.lock_file), os.fstat(lock))
+    except OSError:
+        return False
+
+
+async def _go_with_home(paths: Paths, lock: int, going: asyncio.Event) -> None:
+    """Nobody can reach an Engine whose home is gone, and what it would remember is lost."""
+    while True:
+        await asyncio.sleep(_LOOK_HOME_S)
+        if not _is_ours(paths, lock):
+            going.set()
+
+
+def _leave(paths: Paths) -> None:
     for path in (paths.socket, paths.pid_file):
         try:
             os.unlink(path)

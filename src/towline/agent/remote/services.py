@@ -171,10 +171,10 @@ class Keeper:
 
     def keep(self, environ):
         """Start it, again and again, as long as there is hope."""
-        deaths = 0
+        deaths, why = 0, ""
         while True:
             began = time.monotonic()
-            code = self.once(environ)
+            code = self.once(environ, why)
             if time.monotonic() - began > EARLY_S:
                 deaths = 0
             deaths += 1
@@ -182,16 +182,19 @@ class Keeper:
                 text = self.last_words() or "it ended with exit code %d" % code
                 self.tell("failed", text=text)
                 return
-            self.tell("starting", text="it ended with exit code %d and is started again" % code)
+            words = self.last_words()
+            why = "it ended with exit code %d and is started again" % code
+            why += ": " + words if words else ""
+            self.tell("starting", text=why)
             self.wait(PAUSES_S[deaths - 1], always=True)
 
-    def once(self, environ):
-        """Its exit code, once nothing of it is left."""
+    def once(self, environ, why):
+        """Its exit code, once nothing of it is left; `why` it is started again, if it is."""
         port = machine.free_port("127.0.0.1")
         environ = dict(environ)
         environ[b"PORT"] = b"%d" % port
         self.group = pid = spawn(self.argv, environ, self.null, self.log)
-        self.tell("running", port=port)
+        self.tell("running", port=port, text=why)
         code = None
         while True:
             ended = descendants.reap()

@@ -92,6 +92,7 @@ class Slurm:
                 at_once=queueing(job).at_once,
                 snapshots=tuple(filter(None, (job.spec.snapshot, job.spec.keep))),
                 sent=again,
+                claimed=_runs(job),
                 started=set(range(request.process_count)) if _runs(job) else set(),
                 ended=set(attempt.endings),
                 stop=job.stop_asked,

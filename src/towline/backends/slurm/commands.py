@@ -18,6 +18,7 @@ from towline.probes.slurm import (
     read_accounts,
     read_array_limit,
     read_details,
+    read_memory_s,
     read_nodes,
     read_plain_number,
     read_queue,
@@ -57,13 +58,18 @@ class Commands:
 
     async def recall(self, link: Link, ids: list[str]) -> list[Listed]:
         """Jobs that the controller has forgotten, where the site keeps accounts."""
-        if not ids or not self._has_accounting:
-            return []
+        found: list[Listed] = []
         numbers = list(dict.fromkeys(one.partition("_")[0] for one in ids))
-        answer = await self.call(link, account_words(numbers[:_MANY]))
-        if answer["code"] == _NOT_FOUND or has_no_accounting(answer["err"] + answer["out"]):
-            self._has_accounting = False
-        return read_accounts(answer["out"]) if answer["code"] == 0 else []
+        for at in range(0, len(numbers), _MANY):
+            if not self._has_accounting:
+                break
+            answer = await self.call(link, account_words(numbers[at : at + _MANY]))
+            if answer["code"] == _NOT_FOUND or has_no_accounting(answer["err"] + answer["out"]):
+                self._has_accounting = False
+            elif answer["code"]:
+                raise SlurmSilent(complaint(answer["err"]))
+            found += read_accounts(answer["out"])
+        return found
 
     async def detail(self, link: Link, listed: Listed) -> Listed:
         """The same job with its exit code, as far as Slurm still knows it."""
@@ -83,9 +89,11 @@ class Commands:
         answer = await self.call(link, detail_words(number))
         return read_plain_number(answer["out"]) or number
 
-    async def array_limit(self, link: Link) -> int | None:
-        """How many tasks an array may have here; None when that cannot be told."""
-        return read_array_limit((await self.call(link, config_words()))["out"])
+    async def site(self, link: Link) -> tuple[int | None, float]:
+        """How many tasks an array may have here, None when that cannot be told; and for how long
+        the controller remembers a job that ended."""
+        told = (await self.call(link, config_words()))["out"]
+        return read_array_limit(told), read_memory_s(told)
 
     async def list_nodes(self, link: Link) -> list[Node]:
         answer = await self.call(link, node_words())

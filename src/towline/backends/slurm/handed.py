@@ -87,7 +87,8 @@ class Handed(Struct):
 
     def recorded(self, array: list[Any] | None, ticket: str, claim: list[str]) -> None:
         """What is written down over there: where it was put, and which entry runs it."""
-        self.claimed = bool(claim)
+        # Once it has begun that stays so, though somebody removed its folder since.
+        self.claimed = self.claimed or bool(claim)
         name, index = array or ("", 0)
         if claim:
             self.id, self.array = claim[0], claim[2] if len(claim) > 2 else ""

@@ -6,6 +6,7 @@ groups of different shape make a heterogeneous job.
 
 import math
 import re
+import signal
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -210,4 +211,6 @@ def checked_signal(text: str) -> str:
     found = _SIGNAL.match(text.upper().removeprefix("SIG"))
     if found is None:
         raise UsageError(f"--signal {text!r} is not understood", hint="write it like USR1@120")
+    if not found[1].isdigit() and f"SIG{found[1]}" not in signal.Signals.__members__:
+        raise UsageError(f"--signal: there is no signal {found[1]}", hint="write it like USR1@120")
     return found[0]

@@ -106,7 +106,8 @@ class Queue:
         await link.ask("heed", prefix=self.engine_id)
         await self.commands.find(link)
         await self.look(link, [h for h in self.wanted.values() if h.sent])
-        self.sending.limits.learn(await self.commands.array_limit(link))
+        longest, self.watch.remembered_s = await self.commands.site(link)
+        self.sending.limits.learn(longest)
         self.sending.offer([handed for handed in self.wanted.values() if not handed.sent])
         self.watch.soon()
 
@@ -178,7 +179,7 @@ class Queue:
                 self.end(handed, rank, ending)
         elif seen["state"] == "running" and seen.get("run", 0) >= handed.run:
             self._begin(handed, rank, seen.get("started", 0.0), seen)
-        elif seen["state"] == "waiting" and rank in handed.started:
+        elif seen["state"] == "waiting" and "run" in seen and rank in handed.started:
             handed.run = seen.get("run", 0)
             self.requeued(handed)
 

@@ -72,8 +72,10 @@ def explained(ending: Ending, listed: Listed | None) -> Ending:
 
 
 def _unexplained(listed: Listed) -> str:
-    code = f" with exit code {listed.exit_code}" if listed.exit_code not in ("", "0:0") else ""
-    return f"Slurm says {listed.state}{code}, but there is no record of how it ended"
+    code, _, signal = listed.exit_code.partition(":")
+    how = f" with exit code {code}" if code not in ("", "0") else ""
+    how = f" by signal {signal}" if signal not in ("", "0") else how
+    return f"Slurm says {listed.state}{how}, but there is no record of how it ended"
 
 
 def _last_words(said: str) -> str:

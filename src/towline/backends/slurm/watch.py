@@ -34,6 +34,8 @@ _FORGOTTEN_S = 60.0
 _REMEMBERED_S = 180.0
 #: What a list says may be older than what the files told meanwhile.
 _RACE_S = 5.0
+#: Accounts that do not answer, or have not heard of an end, get so long.
+_ACCOUNTS_S = 600.0
 
 
 class Watch:
@@ -42,6 +44,8 @@ class Watch:
     def __init__(self, queue: "Queue") -> None:
         self.queue = queue
         self._pace = Pace()
+        #: The controller remembers a job that ended at least for so long.
+        self.remembered_s = math.inf
         self._wake = asyncio.Event()
 
     def soon(self) -> None:
@@ -92,15 +96,41 @@ class Watch:
             handed.key: [one for one in listed.get(handed.entry, ()) if one.id == handed.id]
             for handed in asked
         }
-        unlisted = {
-            handed.id: handed.key for handed in asked if handed.id and not known[handed.key]
-        }
-        for one in await queue.commands.recall(link, list(unlisted)):
-            if one.id in unlisted:
-                known[unlisted[one.id]].append(one)
-        over = [handed for handed in asked if self._judge(handed, known[handed.key], began)]
+        late = await self._recall(link, asked, known)
+        told = [handed for handed in asked if not self._is_late(handed, late)]
+        over = [handed for handed in told if self._judge(handed, known[handed.key], began)]
         await self._settle(link, over, known)
         await queue.cancel([handed for handed in asked if handed.stop and not handed.is_over])
+
+    async def _recall(
+        self, link: Link, asked: list[Handed], known: dict[str, list[Listed]]
+    ) -> dict[str, str]:
+        """Add the ends that only the accounts know; numbers of whose end they may yet hear."""
+        unlisted = {one.id: one for one in asked if one.id and not known[one.key]}
+        try:
+            told = await self.queue.commands.recall(link, list(unlisted))
+        except SlurmSilent as silent:
+            return dict.fromkeys(unlisted, f"Slurm's accounts do not answer: {silent}")
+        late = {}
+        for one in told:
+            handed = unlisted.get(one.id)
+            if handed is None or (one.folder and handed.entry not in by_attempt([one])):
+                continue  # another job that had the same number
+            if has_ended(one):
+                known[handed.key].append(one)
+            else:
+                late[one.id] = "Slurm's accounts have not heard of its end"
+        return late
+
+    def _is_late(self, handed: Handed, late: dict[str, str]) -> bool:
+        """Wait for what the accounts will say of it, but not for ever."""
+        if handed.id not in late or handed.is_over or handed.stop:
+            return False
+        now = time.time()
+        handed.over_since = handed.over_since or now
+        if len(handed.started) < handed.count:
+            self.queue.tell(handed, late[handed.id])
+        return now - handed.over_since < (_FORGOTTEN_S if handed.evicted else _ACCOUNTS_S)
 
     async def _find_numbers(
         self, link: Link, asked: list[Handed], listed: dict[str, list[Listed]]
@@ -137,7 +167,7 @@ class Watch:
     def _judge(self, handed: Handed, listed: list[Listed], began: float) -> bool:
         """True when by Slurm's word it is over though its files do not say so."""
         one = leading(listed)
-        if not handed.id or handed.is_over:
+        if not (handed.id or handed.claimed) or handed.is_over:
             return False
         if one is not None:
             handed.known_at = began
@@ -182,7 +212,9 @@ class Watch:
         since = now - handed.over_since
         if handed.is_over:
             return
-        if not handed.claimed and handed.over_since - handed.known_at < _REMEMBERED_S:
+        remembered_s = min(_REMEMBERED_S, self.remembered_s)
+        vanished = handed.stop or handed.over_since - handed.known_at < remembered_s
+        if not handed.claimed and vanished:
             if since >= _RACE_S:
                 self._hand_over_again(handed, "Slurm has lost it")
         elif since >= _FORGOTTEN_S:

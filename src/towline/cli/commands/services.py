@@ -44,7 +44,7 @@ def main(args: list[str]) -> int:
                 seen["name"],
                 seen["machine"],
                 (seen["state"], COLOUR_OF.get(seen["state"], "")),
-                seen["text"] if seen["state"] in ("failed", "unreachable") else seen["url"],
+                seen["text"] or seen["url"],
             ]
             for seen in answer["services"]
         ]

@@ -15,6 +15,7 @@ from towline.errors import TowlineError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from subprocess import Popen
     from types import FrameType
     from typing import NoReturn
@@ -49,29 +50,45 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    import tempfile
-
     options = parser().read(args)
     engine = Engine()
     jobs = job_numbers(engine, options.jobs)
     port = free_port(options.port)
+
+    def say_where(url: str) -> None:
+        say_json({"url": url, "jobs": jobs}) if options.json else say(url)
+
+    show_until_left(engine, jobs, port, say_where, options.logdir.strip("/"))
+    return 0
+
+
+def show_until_left(
+    engine: Engine, jobs: list[int], port: int, say_where: Callable[[str], None], logdir: str = ""
+) -> None:
+    """Have a TensorBoard on a port here, until Ctrl-C or the end of the terminal."""
+    import tempfile
+
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     with tempfile.TemporaryDirectory(prefix="tow-tensorboard-") as root:
-        shown = [EventFiles(engine, job, options.logdir.strip("/"), root) for job in jobs]
+        shown = [EventFiles(engine, job, logdir, root) for job in jobs]
         log = os.path.join(root, ".log")
         board = start(root, port, log)
         try:
-            watch(board, shown, port, log, options.json)
+            watch(board, shown, port, log, say_where)
         except KeyboardInterrupt:
-            return 0
+            return
         finally:
             board.terminate()
             board.wait()
 
 
 def watch(
-    board: Popen[bytes], shown: list[EventFiles], port: int, log: str, json: bool
+    board: Popen[bytes],
+    shown: list[EventFiles],
+    port: int,
+    log: str,
+    say_where: Callable[[str], None],
 ) -> NoReturn:
     """Fetch again and again; say where to look as soon as there is something to see."""
     said = False
@@ -79,8 +96,7 @@ def watch(
     while board.poll() is None:
         if not said and is_open(port):
             said = True
-            url = f"http://localhost:{port}"
-            say_json({"url": url, "jobs": [one.job for one in shown]}) if json else say(url)
+            say_where(f"http://localhost:{port}")
         if time.monotonic() >= fetch_at:
             for one in shown:
                 one.fetch()

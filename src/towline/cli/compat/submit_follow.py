@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 
 from towline.cli.follow import INTERRUPTED_CODE, Follow, asked
 from towline.cli.terminal import interactive, note, paint, tell
+from towline.errors import TowlineError, UsageError
 from towline.model.units import format_duration
 
 TYPE_CHECKING = False
@@ -18,12 +20,13 @@ if TYPE_CHECKING:
 
 
 class SubmitFollow(Follow):
-    """Goes on until the job ended, or until a person says otherwise."""
+    """Goes on until a person says otherwise; without TensorBoard or terminal, to the job's end."""
 
     def __init__(
         self, engine: Engine, ask: dict[str, Any], key: str, patience_s: float = 120.0
     ) -> None:
         super().__init__(engine, ask=ask, key=key)
+        self.has_board = bool(ask.get("services"))
         #: How long the network may be away before a person is asked.
         self.patience_s = patience_s
         #: True when it was away for that long.
@@ -77,9 +80,33 @@ class SubmitFollow(Follow):
 
     def _ended(self, view: dict[str, Any]) -> int:
         code = super()._ended(view)
-        if self.url:
+        if self.has_board and not self.cancelled and interactive():
+            with suppress(KeyboardInterrupt):
+                self._stay()
+        elif self.url:
             note(f"its TensorBoard has ended with it; to look again: tow tensorboard {self.job_id}")
         return code
+
+    def _stay(self) -> None:
+        """Show what the job wrote in a TensorBoard of this machine, at the same address."""
+        from towline.cli.commands.tensorboard import free_port, show_until_left
+
+        assert self.job_id is not None
+        try:
+            try:
+                port = free_port(int(self.url.rpartition(":")[2].partition("/")[0] or 0))
+            except UsageError:
+                port = free_port(0)
+            show_until_left(self.engine, [self.job_id], port, self._say_it_stays)
+        except TowlineError as error:
+            note(f"its TensorBoard has ended with it, and here: {error.text}")
+            note(f"to look again: tow tensorboard {self.job_id}; Ctrl-C leaves")
+            while True:
+                signal.pause()
+
+    def _say_it_stays(self, url: str) -> None:
+        self._show_url(url)
+        note("what it wrote, shown from here; Ctrl-C leaves")
 
     # --- the network -------------------------------------------------------------------------
 
