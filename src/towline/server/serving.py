@@ -70,26 +70,18 @@ async def _serve(paths: Paths, lock: int) -> None:
     loop_task = asyncio.create_task(engine.run(), name="engine")
     await desk.open()
     going = asyncio.Event()
-    config = uvicorn.Config(
-        make_app(desk, going.set),
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=1,
-        loop="none",
-        server_header=False,
-        date_header=False,
-    )
-    server = _Server(config)
+    server = _server(desk, going)
     listener = _bind(paths)
     _write_pid(paths)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, going.set)
-    idle = asyncio.create_task(_idle(desk, settings.idle_exit_s, going))
-    watch = asyncio.create_task(_wake_after_sleep(desk))
-    home = asyncio.create_task(_go_with_home(paths, lock, going))
+    watches = [
+        asyncio.create_task(_idle(desk, settings.idle_exit_s, going)),
+        asyncio.create_task(_wake_after_sleep(desk)),
+        asyncio.create_task(_go_with_home(paths, lock, going)),
+    ]
     try:
         stop = asyncio.create_task(going.wait())
         await asyncio.wait({stop, serving, loop_task}, return_when=asyncio.FIRST_COMPLETED)
@@ -100,7 +92,7 @@ async def _serve(paths: Paths, lock: int) -> None:
         if _is_ours(paths, lock):
             _leave(paths)
         server.should_exit = True
-        for task in (idle, watch, home):
+        for task in watches:
             task.cancel()
         await asyncio.gather(serving, return_exceptions=True)
         loop_task.cancel()
@@ -113,6 +105,20 @@ class _Server(uvicorn.Server):
 
     def capture_signals(self) -> Any:
         return contextlib.nullcontext()
+
+
+def _server(desk: Desk, going: asyncio.Event) -> _Server:
+    config = uvicorn.Config(
+        make_app(desk, going.set),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+        loop="none",
+        server_header=False,
+        date_header=False,
+    )
+    return _Server(config)
 
 
 def _settings(paths: Paths) -> EngineSettings:
