@@ -37,6 +37,9 @@ trees = st.recursive(
     lambda inner: st.dictionaries(names, st.one_of(files, links, inner), max_size=5),
     max_leaves=12,
 )
+#: So many small files more that both ends keep them in packs.
+MANY = {f"many{number}": ("file", b"%d" % number, False) for number in range(40)}
+wide_trees = st.builds(lambda tree, many: tree | (MANY if many else {}), trees, st.booleans())
 #: What can be the matter with a repository.
 STATES = ["clean", "empty", "detached", "conflict", "worktree", "shallow", "submodules"]
 steady = settings(
@@ -187,7 +190,7 @@ def add_submodules(repo: Path) -> None:
 
 
 @steady
-@given(tree=trees)
+@given(tree=wide_trees)
 def test_a_folder_comes_back_as_it_is(fresh: Path, tree: dict[str, Any]) -> None:
     folder = new_folder(fresh) / "folder"
     write_tree(folder, tree)
@@ -199,7 +202,7 @@ def test_a_folder_comes_back_as_it_is(fresh: Path, tree: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("state", STATES)
 @steady
-@given(before=trees, change=trees)
+@given(before=wide_trees, change=trees)
 def test_a_repository_comes_back_as_it_is_and_is_not_touched(
     fresh: Path, state: str, before: dict[str, Any], change: dict[str, Any]
 ) -> None:
@@ -254,7 +257,7 @@ class Sender:
 
 
 @steady
-@given(one=trees, two=trees)
+@given(one=wide_trees, two=wide_trees)
 def test_a_job_gets_the_tree_also_when_only_the_difference_travelled(
     fresh: Path, agent: Driver, one: dict[str, Any], two: dict[str, Any]
 ) -> None:
