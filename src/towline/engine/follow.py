@@ -209,7 +209,9 @@ class Follower:
             try:
                 # After a cut there may be nothing to read, and it is still to be told.
                 waits = not broken
-                blob, at_end = await self._more(job, rank, stream, offset, waits)
+                blob, at_end = await read_more(
+                    self.engine, self.backend, job, rank, stream, offset, waits
+                )
             except AgentError as error:
                 text = error.text
                 if error.code == "unknown_job":
@@ -247,31 +249,29 @@ class Follower:
             if at_end:
                 return
 
-    async def _more(
-        self, job: Job, rank: int, stream: str, offset: int, wait: bool
-    ) -> tuple[bytes, bool]:
-        """The next piece of output, and whether it is the last one.
 
-        A machine knows itself when a process has ended. Of one that a queue ran, only the Engine
-        may know: refused, cancelled before it began, or its node failed.
-        """
-        read = self.backend.read_log
-        if job.spec.queue is None or not wait:
-            return await read(job, rank, stream, offset, wait)
-        reading = asyncio.ensure_future(read(job, rank, stream, offset, True))
-        over = asyncio.ensure_future(
-            self.engine.job_where(self.job_id, lambda now: _has_ended(job, rank, now))
-        )
-        try:
-            await asyncio.wait([reading, over], return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait([reading], timeout=_LAST_WORDS_S)
-            if reading.done():
-                return reading.result()
-            blob, _ = await read(job, rank, stream, offset, False)
-            return blob, not blob
-        finally:
-            reading.cancel()
-            over.cancel()
+async def read_more(
+    engine: Engine, backend: Backend, job: Job, rank: int, stream: str, offset: int, wait: bool
+) -> tuple[bytes, bool]:
+    """The next piece of output, and whether it is the last one.
+
+    A machine knows itself when a process has ended. Of one that a queue ran, only the Engine may
+    know: refused, cancelled before it began, or its node failed.
+    """
+    if job.spec.queue is None or not wait:
+        return await backend.read_log(job, rank, stream, offset, wait)
+    reading = asyncio.ensure_future(backend.read_log(job, rank, stream, offset, True))
+    over = asyncio.ensure_future(engine.job_where(job.id, lambda now: _has_ended(job, rank, now)))
+    try:
+        await asyncio.wait([reading, over], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([reading], timeout=_LAST_WORDS_S)
+        if reading.done():
+            return reading.result()
+        blob, _ = await backend.read_log(job, rank, stream, offset, False)
+        return blob, not blob
+    finally:
+        reading.cancel()
+        over.cancel()
 
 
 async def read_once(

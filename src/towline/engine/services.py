@@ -18,7 +18,7 @@ from towline.agent.link import Link
 from towline.backends.base import Backend
 from towline.backends.machines import Machines
 from towline.engine.engine import Engine
-from towline.engine.follow import Frame
+from towline.engine.follow import Frame, read_more
 from towline.errors import HostError, NotFound, TowlineError
 from towline.forward.tunnels import Forward, Where, answers
 from towline.model.job import Job, State, key_of, view
@@ -271,7 +271,9 @@ class Services:
         yield {"job": view(job)}, b""
         while True:
             try:
-                blob, at_end = await self.backend.read_log(job, 0, _log_of(name), offset, follow)
+                blob, at_end = await read_more(
+                    self.engine, self.backend, job, 0, _log_of(name), offset, follow
+                )
             except HostError:
                 if not follow or self.engine.job(job_id).state.final:
                     raise
