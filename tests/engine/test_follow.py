@@ -114,14 +114,14 @@ def test_following_ends_with_what_there_is_where_only_the_queue_knows_of_the_end
         spec = JobSpec(argv=("true",), cluster="cedar", owner="me", request="[]", queue=queue)
         [number] = await engine.submit([spec])
         await engine.job_where(number, lambda job: job.state is State.RUNNING)
-        told = bytearray()
-        last = {}
+        frames = []
         async with asyncio.timeout(20):
-            async for last, blob in Follower(engine, backend, number, {}, ("out",)).frames():
-                told += blob
-                if blob:
+            async for frame in Follower(engine, backend, number, {}, ("out",)).frames():
+                frames.append(frame)
+                if frame[1]:
                     backend.end(number, 1, 0, Ending(cause="lost", text="its node failed"))
-        assert (bytes(told), last["end"]["state"]) == (b"some", "lost")
+        assert b"".join(blob for _, blob in frames) == b"some"
+        assert frames[-1][0]["end"]["state"] == "lost"
         turning.cancel()
         engine.close()
 
