@@ -216,6 +216,21 @@ def test_gpu_tool_that_fails_is_said_by_the_doctor(tow: Tow, hosts: Hosts) -> No
 
 
 @real
+def test_machine_that_ends_jobs_at_logout_is_named_by_the_doctor(tow: Tow, hosts: Hosts) -> None:
+    root = hosts.root("h1")
+    (root / "run/systemd/system").mkdir(parents=True)
+    config = root / "etc/systemd/logind.conf.d/50-lab.conf"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("[Login]\nKillUserProcesses=yes\n")
+    try:
+        configure(tow, "h1")
+        assert "loginctl enable-linger" in broken_steps(tow)["logout"]["hint"]
+    finally:
+        config.unlink()
+        (root / "run/systemd/system").rmdir()
+
+
+@real
 def test_healthy_machines_pass_every_step_of_the_doctor(tow: Tow, hosts: Hosts) -> None:
     configure(tow, "h1", "in1")
     assert broken_steps(tow) == {}

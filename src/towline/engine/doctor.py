@@ -52,6 +52,8 @@ async def examine_machine(driver: Driver) -> AsyncIterator[Step]:
     yield _gpu_tool(driver, raw)
     yield _disk(driver, raw, hello)
     yield _clock(driver, clock_s)
+    if by_ssh and hello.get("logout_ends_jobs"):
+        yield _logout(driver)
 
 
 def _step(
@@ -128,3 +130,9 @@ def _clock(driver: Driver, off_s: float) -> Step:
         return _step("", driver.name, "clock", True, "agrees with this machine's")
     text = f"{format_duration(abs(off_s))} {'ahead of' if off_s > 0 else 'behind'} this machine's"
     return _step("", driver.name, "clock", False, text, "set up NTP on one of the two")
+
+
+def _logout(driver: Driver) -> Step:
+    text = "what runs there ends when the connection does (systemd's KillUserProcesses is on)"
+    hint = "over there: loginctl enable-linger; if that is refused, ask its admin"
+    return _step("", driver.name, "logout", False, text, hint)

@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import Any
 
-from . import frames, machine
+from . import frames, logout, machine
 from .blobs import Blobs
 from .crew import note
 from .files import Files
@@ -75,6 +75,7 @@ class Agent:
         facts = machine.describe()
         facts.update(event="hello", protocol=PROTOCOL, time=time.time())
         facts["root"] = machine.to_text(self.home.root)
+        facts["logout_ends_jobs"] = logout.ends_jobs()
         self.send(facts)
 
     # In
