@@ -193,3 +193,18 @@ def test_json_of_a_job_has_what_programs_need(tow: Tow, slurm: Slurm) -> None:
     assert done.returncode == 0
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert any(line.get("job", {}).get("cluster") == "cedar" for line in lines)
+
+
+def test_the_doctor_says_which_slurm_it_is_and_what_is_wrong_with_it(
+    tow: Tow, slurm: Slurm
+) -> None:
+    configure(tow)
+    well = tow("doctor", "-c", "cedar")
+    assert well.returncode == 0, well.stdout
+    assert "Slurm: slurm" in well.stdout
+    assert "3 nodes, with at most 4 CPUs, 4000 MB, GPUs 2:gtx1060, 2:gtx1070" in well.stdout
+    assert "nvidia-smi" not in well.stdout
+    slurm.stop_controller()
+    ill = tow("doctor", "-c", "cedar")
+    assert ill.returncode == 1
+    assert "\u2717 Slurm: " in ill.stdout and "does `sinfo` answer there?" in ill.stdout

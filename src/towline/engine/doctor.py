@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from towline.backends.driver import Driver
+from towline.backends.slurm.commands import SlurmSilent
 from towline.engine.desk import Desk
 from towline.errors import AgentError, HostError, Refused, Unusable
 from towline.model.units import format_duration, format_memory
@@ -23,13 +24,16 @@ async def examine(desk: Desk, cwd: str | None, cluster: str | None) -> AsyncIter
             kind = next(c["kind"] for c in desk.cluster_list(cwd) if c["name"] == name)
             yield _step(name, "", "kind", None, f"clusters of kind {kind} cannot be examined yet")
         for driver in drivers:
-            async for step in examine_machine(driver):
+            is_access_node = name in desk.clusters.slurm.queues
+            async for step in examine_machine(driver, is_access_node):
                 yield {**step, "cluster": name}
             for step in _accepting(desk, driver):
                 yield {**step, "cluster": name}
+            if is_access_node and driver.link is not None:
+                yield {**await _slurm(desk, name), "cluster": name}
 
 
-async def examine_machine(driver: Driver) -> AsyncIterator[Step]:
+async def examine_machine(driver: Driver, is_access_node: bool = False) -> AsyncIterator[Step]:
     error: HostError | AgentError | None = None
     raw: dict[str, Any] = {}
     hello: dict[str, Any] = {}
@@ -49,7 +53,8 @@ async def examine_machine(driver: Driver) -> AsyncIterator[Step]:
         yield _python(driver, error, hello)
     if error is not None:
         return
-    yield _gpu_tool(driver, raw)
+    if not is_access_node:
+        yield _gpu_tool(driver, raw)
     yield _disk(driver, raw, hello)
     yield _clock(driver, clock_s)
     if by_ssh and hello.get("logout_ends_jobs"):
@@ -77,6 +82,16 @@ def _accepting(desk: Desk, driver: Driver) -> list[Step]:
         return [_step("", driver.name, "jobs", False, aside, hint)]
     closed = scheduler.closed(driver.name)
     return [_step("", driver.name, "jobs", None, closed)] if closed else []
+
+
+async def _slurm(desk: Desk, cluster: str) -> Step:
+    try:
+        return _step("", cluster, "Slurm", True, await desk.clusters.slurm.about(cluster))
+    except (HostError, AgentError) as error:
+        return _step("", cluster, "Slurm", False, error.text, "try again")
+    except SlurmSilent as silent:
+        hint = "is it the cluster's access node, and does `sinfo` answer there?"
+        return _step("", cluster, "Slurm", False, str(silent), hint)
 
 
 def _reachable(driver: Driver, error: HostError | AgentError | None) -> Step:

@@ -22,7 +22,7 @@ from towline.errors import AgentError, HostError, Impossible, NotFound
 from towline.model.events import ProcessEnded
 from towline.model.job import Ending, Job, Queueing, State, key_of
 from towline.model.request import Request
-from towline.probes.slurm import complaint, expected, is_full, is_passing
+from towline.probes.slurm import Node, complaint, expected, is_full, is_passing
 
 #: A person waits for the answer; a Slurm that is too busy for it takes the job later.
 _CHECK_S = 10.0
@@ -166,19 +166,30 @@ class Slurm:
         )
 
     async def _what_there_is(self, queue: Queue) -> str:
-        """The largest node and all kinds of GPUs, in a line."""
         try:
             link = await queue.driver.reach(timeout_s=5.0, patient=False)
             nodes = await queue.commands.list_nodes(link)
         except (HostError, AgentError, SlurmSilent):
             return ""
-        if not nodes:
-            return ""
-        kinds: dict[str, int] = {}
-        for node in nodes:
-            for kind, count in node.gpus.items():
-                kinds[kind or "gpu"] = max(kinds.get(kind or "gpu", 0), count)
-        gpus = ", ".join(f"{count}:{kind}" for kind, count in sorted(kinds.items()))
-        cpus, mem_mb = max(n.cpus for n in nodes), max(n.mem_mb for n in nodes)
-        most = f"its nodes have at most {cpus} CPUs, {mem_mb} MB"
-        return f"{most}, GPUs {gpus}" if gpus else f"{most} and no GPUs"
+        return f"its nodes have {_largest(nodes)}" if nodes else ""
+
+    async def about(self, cluster: str) -> str:
+        """Which Slurm it is and what it has, in a line; SlurmSilent where it gives no answer."""
+        queue = self.queues[cluster]
+        link = await queue.driver.reach(timeout_s=20.0, patient=False)
+        version = await queue.commands.version(link)
+        nodes = await queue.commands.list_nodes(link)
+        has = f", with {_largest(nodes)}" if nodes else ""
+        return f"{version}, {len(nodes)} node{'s' * (len(nodes) != 1)}{has}"
+
+
+def _largest(nodes: list[Node]) -> str:
+    """What the largest node has, and all kinds of GPUs."""
+    kinds: dict[str, int] = {}
+    for node in nodes:
+        for kind, count in node.gpus.items():
+            kinds[kind or "gpu"] = max(kinds.get(kind or "gpu", 0), count)
+    gpus = ", ".join(f"{count}:{kind}" for kind, count in sorted(kinds.items()))
+    cpus, mem_mb = max(n.cpus for n in nodes), max(n.mem_mb for n in nodes)
+    most = f"at most {cpus} CPUs, {mem_mb} MB"
+    return f"{most}, GPUs {gpus}" if gpus else f"{most} and no GPUs"

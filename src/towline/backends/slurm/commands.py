@@ -95,6 +95,14 @@ class Commands:
         told = (await self.call(link, config_words()))["out"]
         return read_array_limit(told), read_memory_s(told)
 
+    async def version(self, link: Link) -> str:
+        """As sbatch tells it, e.g. `slurm 22.05.8`."""
+        answer = await self.call(link, ["sbatch", "--version"])
+        if answer["code"]:
+            there = f"there is no sbatch on {self.driver.name}"
+            raise SlurmSilent(there if answer["code"] == _NOT_FOUND else complaint(answer["err"]))
+        return str(answer["out"]).strip()
+
     async def list_nodes(self, link: Link) -> list[Node]:
         answer = await self.call(link, node_words())
         if answer["code"]:
