@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.bringing_up import brought_up
 from testbed.hosts import Hosts
 from testbed.leftovers import stop_all
-from testbed.slot import TestbedError
 from testbed.slurm import Slurm
 from testbed.tow import Tow
 
@@ -45,25 +45,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Hosts]:
     """Four ssh hosts h1 to h4, and in1 behind h1; as new for every test."""
-    hosts = Hosts()
-    try:
-        hosts.up()
-    except TestbedError as error:
-        pytest.fail(str(error), pytrace=False)
-    yield hosts
-    hosts.down()
+    yield from brought_up(Hosts())
 
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Slurm]:
     """A Slurm with its access node `cedar` and the nodes h2 to h4; as new for every test."""
-    slurm = Slurm()
-    try:
-        slurm.up()
-    except TestbedError as error:
-        pytest.fail(str(error), pytrace=False)
-    yield slurm
-    slurm.down()
+    yield from brought_up(Slurm())
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 
 from e2e.jobs import ended, engine_pid, show, submit, wait_for
 from e2e.slurm_jobs import configure
-from testbed.slot import TestbedError
+from testbed.bringing_up import brought_up
 from testbed.slurm_accounting import AccountedSlurm
 from testbed.tow import Tow
 from testbed.waiting import wait_until
@@ -26,13 +26,7 @@ NO_RECORD = "but there is no record of how it ended"
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[AccountedSlurm]:
     """In place of the usual one: with accounts, and a controller that soon forgets."""
-    slurm = AccountedSlurm()
-    try:
-        slurm.up()
-    except TestbedError as error:
-        pytest.fail(str(error), pytrace=False)
-    yield slurm
-    slurm.down()
+    yield from brought_up(AccountedSlurm())
 
 
 @contextmanager

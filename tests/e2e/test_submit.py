@@ -76,6 +76,15 @@ def submit(tow: Tow, slurm: Slurm) -> Iterator[Tow]:
     submit.close()
 
 
+@contextmanager
+def training(submit: Tow) -> Iterator[None]:
+    """A `main.py` that writes for TensorBoard, and a set-up with which nodes have one."""
+    (submit.folder / "main.py").write_text(TRAIN_AND_COUNT)
+    with python_for_hosts() as setup:
+        (submit.folder / "cedar.json").write_text(json.dumps({**CEDAR, "setup": [setup]}))
+        yield
+
+
 def git(tow: Tow, *words: str) -> str:
     person = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
     done = subprocess.run(
@@ -243,9 +252,7 @@ def test_new_engine_knows_the_cluster_of_a_file_again(tow: Tow, submit: Tow, slu
 def test_tensorboard_and_output_go_on_over_a_broken_network(
     tow: Tow, submit: Tow, slurm: Slurm
 ) -> None:
-    (submit.folder / "main.py").write_text(TRAIN_AND_COUNT)
-    with python_for_hosts() as setup:
-        (submit.folder / "cedar.json").write_text(json.dumps({**CEDAR, "setup": [setup]}))
+    with training(submit):
         process = submit.popen("-c=cedar.json", "python3", "main.py")
         url = told(process, "TensorBoard: http://localhost:").split()[-1]
         shows(f"{url}/{SCALARS}", ", 0.25]")
@@ -264,9 +271,7 @@ def test_tensorboard_and_output_go_on_over_a_broken_network(
 def test_it_stays_until_ctrl_c_and_shows_what_the_job_wrote_at_the_same_address(
     tow: Tow, submit: Tow, slurm: Slurm
 ) -> None:
-    (submit.folder / "main.py").write_text(TRAIN_AND_COUNT)
-    with python_for_hosts() as setup:
-        (submit.folder / "cedar.json").write_text(json.dumps({**CEDAR, "setup": [setup]}))
+    with training(submit):
         submit.env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         with Person(submit, "-c=cedar.json", "python3", "main.py") as person:
             person.sees("TensorBoard: ", timeout=60)
