@@ -1,39 +1,45 @@
 """How much any packing could have run at one moment, at most: the yardstick of the simulated week.
 
 GPUs are counted by how full they are: a whole GPU is 1; of a process that shares one of which n of
-the same sort fit on it, each is 1/n. What fits on one GPU at most is found exactly (a knapsack
-of memory and utilisation). CPUs are those of jobs without GPUs, beside the GPU jobs that run.
+the same sort fit on it, each is 1/n. What fits on one machine at most is found exactly: who needs
+idle GPUs needs all of them on one machine, and who shares fills what is left of each GPU (a
+knapsack of memory and utilisation). CPUs are those of jobs without GPUs, beside the GPU jobs that
+run; of these, too, a machine holds whole ones only.
 
 What others use stays used, and machines that are closed or away keep what they have, and get no
 more. Processes of one job are placed one by one, memory of machines is not looked at, and for GPUs
 their CPUs hardly are, and no machine is kept for anyone: each of these lets the bound only grow.
 
-There are two bounds for GPUs. In `gpu_bound` what runs stays where it is, as nobody can move it,
-and those who wait go wherever GPUs are left; one process gets several only where one machine has as
-many. In `repacked_bound` all is packed anew, what runs as well: nobody who cannot move what runs
-can reach it.
+There are two bounds for GPUs, one function of two views of the machines. In the one what runs stays
+where it is, as nobody can move it, and those who wait go wherever GPUs are left. In the other all
+is packed anew, what runs as well: nobody who cannot move what runs can reach it.
 
-Both are cuts: for any set of kinds of machine, whatever runs is either on these (no more than they
-hold), or of a sort that can run elsewhere (no more than there is of it). The least over many sets
-is taken; and sorts that share may be counted by how many there are instead of by what fits.
+Both are found with prices. Let every process of a sort cost something, no matter what. Whatever
+runs is then worth what all of it cost (no more than the price of all there are), and what it fills
+beyond that; and of the latter no machine holds more than its best content at these prices. So each
+choice of prices gives a bound; the least of many is taken.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import chain, combinations
+from typing import Any
 
 from towline.model.request import Need
 
 #: As the scheduler has it: sums of CPUs and of utilisation may exceed what there is by this much.
 CPU_OVERLOAD, GPU_OVERLOAD = 1.5, 1.2
 #: Steps in which the knapsack counts.
-STEP_MB, STEP_UTIL = 512, 0.05
+STEP_MB, STEP_UTIL, STEP_CPUS = 512, 0.05, 0.5
 
 #: Who is on a GPU: nobody, other people's programs, jobs of ours that share it.
 NOBODY, OTHERS, OURS = range(3)
-#: One GPU: its kind of machine, free memory and utilisation, who is on it, and how full it is
-#: already of what is to be packed.
-GpuState = tuple[str, int, float, int, float]
+#: One GPU: free memory and utilisation, who is on it, and how full those make it who share it.
+GpuState = tuple[int, float, int, float]
+#: One machine: its kind, and its GPUs.
+HostState = tuple[str, tuple[GpuState, ...]]
+#: The same for jobs without GPUs: CPUs free for them, CPUs they have, whether no GPU job is here.
+CpuState = tuple[str, float, float, bool]
 
 
 class Sort:
@@ -46,8 +52,13 @@ class Sort:
         self.count = 0
 
     @property
+    def fills(self) -> float:
+        """The most that one of them fills anywhere."""
+        return max(self.allowed.values(), default=0.0)
+
+    @property
     def most(self) -> float:
-        return self.count * max(self.allowed.values(), default=0.0)
+        return self.count * self.fills
 
 
 def subsets(items: Iterable[str]) -> list[frozenset[str]]:
@@ -79,81 +90,152 @@ def fullest(shared: frozenset[tuple[int, float, float]], mem_mb: int, util: floa
     return best[mem_steps][util_steps]
 
 
-def repacked_bound(sorts: list[Sort], gpus: dict[GpuState, int], kept: float) -> float:
-    """How full all GPUs together can be; `kept` is what runs where nothing more may start."""
-    present = [sort for sort in sorts if sort.count]
-    kinds = {state[0] for state in gpus}
-    return kept + min(cut(present, gpus, chosen) for chosen in subsets(kinds))
+def gpu_bound(sorts: list[Sort], hosts: dict[HostState, int], kept: float) -> float:
+    """How full all GPUs together can be; `kept` is what stays as it is, or where it is."""
+    return kept + least_bound(sorts, hosts, room)
 
 
-def gpu_bound(sorts: list[Sort], gpus: dict[GpuState, int], running: float) -> float:
-    """The same if what runs stays; kinds are `rack 3` for a machine with 3 idle GPUs.
-
-    Sorts are those that wait. Kinds of one sort of machine are a row: who can go where few GPUs
-    are idle can go where more are. So a cut has a place in each row, sought one row at a time.
-    """
-    present = [sort for sort in sorts if sort.count]
-    rows: dict[str, list[str]] = {}
-    for kind in sorted({state[0] for state in gpus}, key=lambda kind: int(kind.split()[1])):
-        rows.setdefault(kind.split()[0], []).append(kind)
-    best = cut(present, gpus, frozenset(state[0] for state in gpus))
-    for first in (0, 99):
-        places = dict.fromkeys(rows, first)
-        for row in [*rows, *rows]:
-            found = {}
-            for place in range(len(rows[row]) + 1):
-                tried = {**places, row: place}
-                chosen = frozenset(k for name in rows for k in rows[name][tried[name] :])
-                found[place] = cut(present, gpus, chosen)
-            places[row] = min(found, key=lambda place: found[place])
-            best = min(best, found[places[row]])
-    return running + best
+def cpu_bound(sorts: list[Sort], hosts: dict[CpuState, int], kept: float) -> float:
+    """How many CPUs jobs without GPUs can use, beside the GPU jobs that run."""
+    return kept + least_bound(sorts, hosts, cpu_room)
 
 
-def cut(present: list[Sort], gpus: dict[GpuState, int], chosen: frozenset[str]) -> float:
-    """No packing is fuller: on the chosen kinds what they hold, elsewhere all that may go there."""
-    outside = [sort for sort in present if not sort.allowed.keys() <= chosen]
-    inside = [sort for sort in present if sort.allowed.keys() <= chosen]
-    shared = [sort for sort in inside if not sort.need.gpu_reserved]
-    whole = [sort for sort in inside if sort.need.gpu_reserved]
-    best = float("inf")
-    for counted in subsets(map(str, range(len(shared)))):
-        left = [sort for n, sort in enumerate(shared) if str(n) not in counted]
-        bound = sum(sort.most for sort in outside) + sum(shared[int(n)].most for n in counted)
-        for state, count in gpus.items():
-            if state[0] in chosen and (left or whole):
-                bound += count * room(state, left, whole)
-        best = min(best, bound)
+def least_bound(sorts: list[Sort], hosts: Mapping[Any, int], room: Callable[..., float]) -> float:
+    """The least bound at prices that are easily found."""
+    present = [sort for sort in sorts if sort.count and sort.allowed]
+    offers = Offers(present, hosts, room)
+    kinds = {host[0] for host in hosts}
+    # One may start anywhere: with those for nothing that can run on some kinds only, for instance.
+    starts = {
+        tuple(float(not sort.allowed.keys() <= chosen) for sort in present)
+        for chosen in subsets(kinds)
+    }
+    found = [offers.improve(start, (0.0, 1.0)) for start in starts]
+    best = min(found, key=offers.bound)
+    return offers.bound(offers.improve(best, (0.0, 0.25, 0.5, 0.75, 1.0)))
+
+
+#: What a process of each sort costs, as a part of the most that it fills anywhere.
+Prices = tuple[float, ...]
+
+
+class Offers:
+    """What machines hold of the sorts of one moment, at any prices."""
+
+    def __init__(
+        self, sorts: list[Sort], hosts: Mapping[Any, int], room: Callable[..., float]
+    ) -> None:
+        self.sorts = sorts
+        self.room = room
+        self.hosts: dict[str, list[tuple[Any, int]]] = {}
+        for host, count in hosts.items():
+            self.hosts.setdefault(host[0], []).append((host, count))
+        self._held: dict[tuple[str, Prices], float] = {}
+
+    def improve(self, prices: Prices, steps: Prices) -> Prices:
+        """The prices with the least bound that are found by changing one at a time."""
+        best = self.bound(prices)
+        again = True
+        while again:
+            again = False
+            for number in range(len(prices)):
+                for step in steps:
+                    tried = (*prices[:number], step, *prices[number + 1 :])
+                    if self.bound(tried) < best - 1e-9:
+                        best, prices, again = self.bound(tried), tried, True
+        return prices
+
+    def bound(self, prices: Prices) -> float:
+        """No packing is fuller: the price of all there are, and the best content of machines."""
+        most = sum(price * sort.most for price, sort in zip(prices, self.sorts, strict=True))
+        return most + sum(self._holds(kind, prices) for kind in self.hosts)
+
+    def _holds(self, kind: str, prices: Prices) -> float:
+        known = (
+            kind,
+            tuple(
+                price if kind in sort.allowed else 1.0
+                for price, sort in zip(prices, self.sorts, strict=True)
+            ),
+        )
+        if known not in self._held:
+            worth = [
+                (sort.need, sort.allowed[kind], sort.allowed[kind] - price * sort.fills)
+                for sort, price in zip(self.sorts, prices, strict=True)
+                if kind in sort.allowed
+            ]
+            paying = [offer for offer in worth if offer[2] > 1e-9]
+            self._held[known] = sum(
+                count * self.room(host, paying) for host, count in self.hosts[kind] if paying
+            )
+        return self._held[known]
+
+
+#: What a process needs, how much it fills on this machine, and what that is worth.
+Offer = tuple[Need, float, float]
+
+
+def room(host: HostState, offers: list[Offer]) -> float:
+    """The most that one machine can hold of these, of which it may take any number."""
+    gpus = host[1]
+    idle_only = {}
+    for need, _, worth in offers:
+        if whole(need):
+            idle_only[need.gpu_count] = max(worth, idle_only.get(need.gpu_count, 0.0))
+    alone = [offer for offer in offers if offer[0].gpu_reserved and not whole(offer[0])]
+    shared = [offer for offer in offers if not offer[0].gpu_reserved]
+    parts = [part(gpu, alone, shared) for gpu in gpus]
+    idle = sorted(full for full, gpu in zip(parts, gpus, strict=True) if gpu[2] == NOBODY)
+    # Who needs idle GPUs gets those that are worth least to all others.
+    best = max(worth + sum(idle[given:]) for given, worth in sums(idle_only, len(idle)).items())
+    return best + sum(full for full, gpu in zip(parts, gpus, strict=True) if gpu[2] != NOBODY)
+
+
+def part(gpu: GpuState, alone: list[Offer], shared: list[Offer]) -> float:
+    """The most of one GPU without those who need an idle one; what it holds it can hold."""
+    mem_mb, util, who, filled = gpu
+    best = 0.0
+    if shared:
+        sizes = frozenset((need.gpu_mem_mb, need.gpu_util, worth) for need, _, worth in shared)
+        held = filled * max(worth / fill for _, fill, worth in shared)
+        best = max(held, fullest(sizes, mem_mb, round(util, 2)))
+    for need, _, worth in alone:
+        if who != OURS and need.gpu_mem_mb <= mem_mb and need.gpu_util <= util + 1e-9:
+            best = max(best, worth)
     return best
 
 
-def room(state: GpuState, shared: list[Sort], whole: list[Sort]) -> float:
-    """How full one GPU can be, of these sorts; what it holds already it can hold."""
-    kind, mem_mb, util, users, filled = state
-    best = max(filled if shared or whole else 0.0, _packed(kind, shared, mem_mb, util))
-    for sort in whole:
-        need = sort.need
-        idle_only = not need.gpu_mem_mb and not need.gpu_util
-        enough = need.gpu_mem_mb <= mem_mb and need.gpu_util <= util
-        fits = users == NOBODY if idle_only else users != OURS and enough
-        if kind in sort.allowed and fits:
-            return max(1.0, best)
-    return best
+def whole(need: Need) -> bool:
+    """Whether nothing but idle GPUs will do."""
+    return need.gpu_reserved and not need.gpu_mem_mb and not need.gpu_util
 
 
-def _packed(kind: str, shared: list[Sort], mem_mb: int, util: float) -> float:
-    here = frozenset(
-        (sort.need.gpu_mem_mb, sort.need.gpu_util, sort.allowed[kind])
-        for sort in shared
-        if kind in sort.allowed
-    )
-    return fullest(here, mem_mb, round(util, 2)) if here else 0.0
+def sums(worths: dict[int, float], most: int) -> dict[int, float]:
+    """What so many idle GPUs can be worth, given to jobs of these sizes without one left over."""
+    found = {0: 0.0}
+    for total in range(1, most + 1):
+        fits = [found[total - n] + worth for n, worth in worths.items() if total - n in found]
+        if fits:
+            found[total] = max(fits)
+    return found
 
 
-def cpu_bound(sorts: list[Sort], free: dict[str, float], kept: float) -> float:
-    """How many CPUs jobs without GPUs can use; `free` is what others and GPU jobs leave."""
-    return kept + min(
-        sum(free[kind] for kind in chosen)
-        + sum(sort.most for sort in sorts if not sort.allowed.keys() <= chosen)
-        for chosen in subsets(free)
-    )
+def cpu_room(host: CpuState, offers: list[Offer]) -> float:
+    """The most that one machine can hold of these: one that wants it alone, or many."""
+    _, free, held, empty = host
+    alone = [worth for need, _, worth in offers if need.exclusive and empty and need.cpus <= free]
+    others = [(need.cpus, worth) for need, _, worth in offers if not need.exclusive]
+    most = most_cpus(frozenset(others), int(free / STEP_CPUS + 1e-9))
+    kept = held * max((worth / cpus for cpus, worth in others), default=0.0)
+    return max(most, kept, *alone, 0.0)
+
+
+@lru_cache(None)
+def most_cpus(sizes: frozenset[tuple[float, float]], steps: int) -> float:
+    """The most that processes of these sizes (CPUs, worth) are worth on so many steps of CPUs."""
+    best = [0.0] * (steps + 1)
+    for cpus, worth in sizes:
+        cost = int(cpus / STEP_CPUS)
+        for row in range(max(cost, 1), steps + 1):
+            best[row] = max(best[row], best[row - cost] + worth)
+    return max(best)

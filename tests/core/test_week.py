@@ -4,54 +4,13 @@
 """
 
 import pytest
-from packing_bound import NOBODY, OTHERS, OURS, Sort, cpu_bound, fullest, gpu_bound, repacked_bound
 from week import Week
 from week_lab import SORTS
 
 from builders import a_job, a_machine
 from towline.core.scheduler import Scheduler, Waiting
-from towline.model.grammar import parse_request
 
 HOUR_S = 3600.0
-
-
-def a_sort(request: str, count: int, **allowed: float) -> Sort:
-    sort = Sort(parse_request(request).groups[0].need, dict(allowed))
-    sort.count = count
-    return sort
-
-
-# --- the yardstick ----------------------------------------------------------------------------
-
-
-def test_what_fits_on_one_gpu_is_counted_exactly() -> None:
-    halves = frozenset({(3072, 0.5, 0.5)})
-    assert fullest(halves, 24_576, 1.2) == 1.0
-    assert fullest(halves, 5_000, 1.2) == 0.5
-    assert fullest(halves | {(6144, 0.25, 0.25)}, 24_576, 1.2) == 1.0
-
-
-def test_the_bound_is_no_more_than_there_is_and_no_more_than_is_asked_for() -> None:
-    gpus = {("small", 8192, 1.2, NOBODY, 0.0): 3, ("large", 24_576, 1.2, NOBODY, 0.0): 2}
-    anywhere = a_sort("[gpu]", 10, small=1.0, large=1.0)
-    large = a_sort("[rtx3090]", 10, large=1.0)
-    assert repacked_bound([anywhere], gpus, 0.0) == 5
-    assert repacked_bound([large], gpus, 0.0) == 2
-    assert repacked_bound([large, a_sort("[gpu]", 1, small=1.0, large=1.0)], gpus, 0.0) == 3
-    assert repacked_bound([a_sort("[gpu]", 2, small=1.0)], gpus, 1.5) == 3.5
-
-
-def test_whole_gpus_are_not_expected_where_others_are() -> None:
-    gpus = {("m 0", 8192, 1.2, OTHERS, 0.0): 1, ("m 1", 8192, 1.2, OURS, 0.0): 1}
-    allowed = {"m 0": 1.0, "m 1": 1.0}
-    assert gpu_bound([a_sort("[gpu]", 5, **allowed)], gpus, 7.0) == 7
-    assert gpu_bound([a_sort("[gpumem=1G,reserve]", 5, **allowed)], gpus, 7.0) == 8
-
-
-def test_cpus_are_bound_by_kind_of_machine() -> None:
-    sorts = [a_sort("[cpus=4]", 100, small=4.0, large=4.0), a_sort("[cpus=64]", 1, large=64.0)]
-    assert cpu_bound(sorts, {"small": 40.0, "large": 90.0}, 3.0) == 133
-    assert cpu_bound(sorts[1:], {"small": 40.0, "large": 90.0}, 0.0) == 64
 
 
 # --- the week ---------------------------------------------------------------------------------
@@ -78,8 +37,8 @@ def test_a_week_of_200_machines_50_other_users_and_100_000_jobs() -> None:
     assert not week.planned and not week.running, "every job has ended"
     assert outcome.starts > outcome.jobs == 100_000 and outcome.foreign > 4_000
     assert outcome.moments > 200, "work must wait, or nothing is shown"
-    assert outcome.gpus.share >= 0.95 and outcome.cpus.share >= 0.95
-    assert outcome.repacked.share >= 0.92
+    assert outcome.gpus.share >= 0.98 and outcome.gpus.worst >= 0.95
+    assert outcome.repacked.share >= 0.95 and outcome.cpus.share >= 0.95
     assert outcome.waits.keys() == SORTS.keys() and max(outcome.waits.values()) < 72
 
 

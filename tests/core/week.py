@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from packing_bound import Sort, cpu_bound, gpu_bound, repacked_bound
+from packing_bound import Sort, cpu_bound, gpu_bound
 from week_lab import SORTS, Host, allowed, free_cpus, left_over, make_hosts, states
 
 from towline.core.decide import Core
@@ -363,8 +363,8 @@ class Week:
         if any(sort.need.gpus for sort in self.sorts(self.waiting)):
             used = sum(use.fill for host in self.hosts.values() for use in host.uses)
             waiting = [sort for sort in self.sorts(self.waiting) if sort.need.gpus]
-            bound = gpu_bound(*left_over(self.hosts.values(), waiting), used)
-            repacked = repacked_bound(
+            bound = gpu_bound(waiting, left_over(self.hosts.values(), waiting), used)
+            repacked = gpu_bound(
                 [sort for sort in everyone if sort.need.gpus], *states(self.hosts.values())
             )
             assert used <= bound + 1e-6 and used <= repacked + 1e-6, (used, bound, repacked)

@@ -11,7 +11,8 @@ from packing_bound import (
     NOBODY,
     OTHERS,
     OURS,
-    GpuState,
+    CpuState,
+    HostState,
     Sort,
     fill_of,
 )
@@ -176,59 +177,51 @@ def allowed(need: Need) -> dict[str, float]:
 # --- the lab as the bounds see it ----------------------------------------------------------------
 
 
-def states(hosts: Iterable[Host]) -> tuple[dict[GpuState, int], float]:
-    """All GPUs as others leave them; and how full those are on which nothing may start."""
-    found: Counter[GpuState] = Counter()
+def states(hosts: Iterable[Host]) -> tuple[dict[HostState, int], float]:
+    """All machines as others leave them; and how full those are on which nothing may start."""
+    found: Counter[HostState] = Counter()
     kept = 0.0
     for host in hosts:
+        gpus = []
         for gpu, use in enumerate(host.uses):
             if host.fixed:
                 kept += use.fill
             else:
-                found[(host.kind, *host.left(gpu), host.others(gpu), use.fill)] += 1
+                # Others may have come to those who share it since, never to one who is alone.
+                shared = 0.0 if use.reserved else use.fill
+                gpus.append((*host.left(gpu), host.others(gpu), shared))
+        if gpus:
+            found[host.kind, tuple(sorted(gpus))] += 1
     return dict(found), kept
 
 
-def left_over(hosts: Iterable[Host], waiting: list[Sort]) -> tuple[list[Sort], dict[GpuState, int]]:
-    """Those who wait, and what is left for them; `rack 3` is a machine with 3 idle GPUs."""
-    found: Counter[GpuState] = Counter()
+def left_over(hosts: Iterable[Host], waiting: list[Sort]) -> dict[HostState, int]:
+    """What those who run leave for those who wait."""
+    found: Counter[HostState] = Counter()
     for host in hosts:
         if host.fixed or not any(host.has_cpus(sort) for sort in waiting):
             continue
-        gpus = range(len(host.uses))
-        idle = sum(not host.uses[gpu].users and host.others(gpu) == NOBODY for gpu in gpus)
+        gpus = []
         for gpu, use in enumerate(host.uses):
             if not use.reserved:
                 mem_mb, util = host.left(gpu)
-                left = mem_mb - use.granted_mb, round(util - use.util, 2)
-                who = OURS if use.users else host.others(gpu)
-                found[(f"{host.kind} {idle}", max(0, left[0]), max(0.0, left[1]), who, 0.0)] += 1
-    kinds = {state[0] for state in found}
-    return [_with_idle(sort, kinds) for sort in waiting], dict(found)
+                left = max(0, mem_mb - use.granted_mb), max(0.0, round(util - use.util, 2))
+                gpus.append((*left, OURS if use.users else host.others(gpu), 0.0))
+        if gpus:
+            found[host.kind, tuple(sorted(gpus))] += 1
+    return dict(found)
 
 
-def _with_idle(sort: Sort, kinds: set[str]) -> Sort:
-    """Where a sort can go, by how many GPUs must be idle on one machine."""
-    need = sort.need
-    idle = 0 if need.gpu_mem_mb or need.gpu_util else need.gpu_count
-    places = {}
-    for kind in kinds:
-        name, _, there = kind.partition(" ")
-        if name in sort.allowed and int(there) >= idle:
-            places[kind] = sort.allowed[name]
-    found = Sort(need, places)
-    found.count = sort.count
-    return found
-
-
-def free_cpus(hosts: Iterable[Host]) -> tuple[dict[str, float], float]:
-    """What jobs without GPUs may have per kind; and what they use where no more may start."""
-    free, kept = dict.fromkeys(KINDS, 0.0), 0.0
+def free_cpus(hosts: Iterable[Host]) -> tuple[dict[CpuState, int], float]:
+    """What jobs without GPUs may have of machines; and what they use where no more may start."""
+    found: Counter[CpuState] = Counter()
+    kept = 0.0
     for host in hosts:
         ours = host.granted_cpus - host.gpu_job_cpus
         if host.fixed:
             kept += ours
         else:
-            room = CPU_OVERLOAD * host.cpus - host.foreign_cpus - host.gpu_job_cpus
-            free[host.kind] += max(ours, room)
-    return free, kept
+            free = CPU_OVERLOAD * host.cpus - host.foreign_cpus - host.gpu_job_cpus
+            empty = not any(use.users for use in host.uses)
+            found[host.kind, max(0.0, free), ours, empty] += 1
+    return dict(found), kept

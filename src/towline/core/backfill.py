@@ -6,22 +6,26 @@ once the jobs that run there now have ended. For each such machine a ghost holds
 those of every job placed there later. Another job may join only if it also fits on the ghost, or if
 its time limit ends it before the head can start. So the head starts no later than when the last of
 the jobs that ran before its reservation ends, however many small jobs come after it.
+
+Machines are chosen by how many jobs must end there, not by how much is free: to empty a machine of
+many small jobs leaves most of it idle for long, while one that a single big job has is free at once
+when that ends, so big jobs follow each other. The head sits on whatever GPUs come free first there.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from math import inf
+from math import ceil, inf
 
 from towline.core.bucket import Bucket
 from towline.core.placement import Lacking, Seat, fill, total_rooms
 from towline.core.pool import Shelf
-from towline.core.room import Room
-from towline.core.want import GPU_WEIGHT, Want
+from towline.core.room import Room, pick
+from towline.core.want import Want
 
 #: Machines considered per family and process; enough to find a good one, too few to be slow.
 CONSIDERED = 8
 #: Up to so many machines, all are considered.
-FEW = 12
+FEW = 50
 #: Machines tried before a job is held to fit nowhere because of what others use.
 MOST_TRIED = 200
 #: Machines are kept for one job of a cluster, and for one more per so many machines of it.
@@ -83,17 +87,29 @@ class Reservation:
             return False
         ghost.give(HEAD)
         ghost.measure(room.machine, room.family)
-        alone = room.emptied()
+        return self._seat_anew(room, ghost)
+
+    def freed(self, room: Room, job_id: int, ends: "Ends", now: float) -> bool:
+        """A job left a kept machine: its GPUs may be the head's; False if that does not fit now."""
+        ghost = self.ghosts[room.name]
+        ghost.give(job_id)
+        ghost.give(HEAD)
+        self.start_at = min(self.start_at, latest(self.seats, ends, now))
+        return self._seat_anew(room, ghost)
+
+    def _seat_anew(self, room: Room, ghost: Room) -> bool:
+        """Give the head's processes on a machine the GPUs that are free first."""
+        alone, now = room.emptied(), room.copy()
         moved: list[Seat] = []
         for seat in self.seats:
             if seat[0] is not room:
                 moved.append(seat)
                 continue
-            gpus = alone.choose(seat[1], ghost) or alone.choose(seat[1])
+            gpus = soonest(alone, seat[1], now, ghost) or soonest(alone, seat[1], now)
             if gpus is None:
                 return False
-            alone.take(HEAD, seat[1], gpus)
-            ghost.take(HEAD, seat[1], gpus)
+            for twin in (alone, ghost, now):
+                twin.take(HEAD, seat[1], gpus)
             moved.append((room, seat[1], gpus))
         self.seats = moved
         return True
@@ -134,11 +150,10 @@ def reserve(
     )
     if isinstance(seats, Lacking):
         return None
-    wants: dict[str, tuple[Room, list[Want]]] = {}
-    for room, want, _ in seats:
-        wants.setdefault(room.name, (room, []))[1].append(want)
-    start_at = max(free_at(room, here, ends, now) for room, here in wants.values())
-    return Reservation(bucket, seats, start_at)
+    found = Reservation(bucket, seats, latest(seats, ends, now))
+    for room in found.rooms():
+        found.see(room)
+    return found
 
 
 def considered(
@@ -152,6 +167,29 @@ def considered(
             yield from filter(accept, shelf.rooms.values())
         else:
             yield from islice(filter(accept, shelf.free.from_the_top()), most)
+
+
+def latest(seats: list[Seat], ends: Ends, now: float) -> float:
+    """When all of these seats are free by the time limits of what runs there."""
+    wants: dict[str, tuple[Room, list[Want]]] = {}
+    for room, want, _ in seats:
+        wants.setdefault(room.name, (room, []))[1].append(want)
+    return max(free_at(room, here, ends, now) for room, here in wants.values())
+
+
+def soonest(
+    alone: Room, want: Want, now: Room, beside: Room | None = None
+) -> tuple[int, ...] | None:
+    """GPUs of an emptied machine for a process, those first that are free on it as it is now."""
+    if not want.gpus or alone.choose(want, beside) is None:
+        return alone.choose(want, beside)
+    assert alone.family is not None
+    match = alone.family.match(want)
+    assert match is not None
+    ready = {gpu.index for gpu in now.gpus if gpu.takes(want)}
+    held = {gpu.index for gpu in (beside or alone).gpus if not gpu.takes(want)}
+    free = [gpu for gpu in alone.gpus if gpu.takes(want) and gpu.index not in held]
+    return pick(sorted(free, key=lambda gpu: gpu.index not in ready), match)
 
 
 def free_at(room: Room, wants: list[Want], ends: Ends, now: float) -> float:
@@ -181,12 +219,24 @@ def all_fit(room: Room, wants: list[Want]) -> bool:
 
 
 def to_drain(room: Room, want: Want) -> tuple[float, int]:
-    """How much must end on a machine before a want fits, in CPUs or their worth."""
-    if want.exclusive or room.held:
-        return (float(room.processes), len(room.jobs))
-    short = max(0, want.cpu - room.cpu_free) / 1000
-    short += max(0, want.mem - room.mem_free) / 4096
+    """How long until a want fits, in lengths of a job if all are alike; and GPUs idle till then.
+
+    The first of n such jobs ends after 1/n of their length, the next 1/(n-1) of it later: one big
+    job is over sooner than the last of many small ones, and leaves no GPU idle before.
+    """
+    jobs = len(room.jobs)
+    must_end = jobs if want.exclusive or room.held else ceil(jobs * share_to_end(room, want))
+    return (sum(1 / (jobs - ended) for ended in range(min(jobs, must_end))), room.idle)
+
+
+def share_to_end(room: Room, want: Want) -> float:
+    """How much of what our jobs have on a machine must be free before a want fits."""
+    processes = [process for found in room.jobs.values() for process in found]
+    cpu = (want.cpu - room.cpu_free) / (sum(used.cpu for used, _ in processes) or 1)
+    mem = (want.mem - room.mem_free) / (sum(used.mem for used, _ in processes) or 1)
+    share = max(cpu, mem, 0.0)
     if want.gpus:
         free = sum(1 for gpu in room.gpus if gpu.takes(want))
-        short += GPU_WEIGHT * max(0, want.gpu_count - free)
-    return (short, len(room.jobs))
+        in_use = sum(1 for gpu in room.gpus if gpu.users)
+        share = max(share, (want.gpu_count - free) / (in_use or 1))
+    return min(share, 1.0)

@@ -104,14 +104,17 @@ class Shelf(Family):
         """Rooms that may have this much free, with how much that would leave over."""
         low = self.low(want)
         if low is not None:
-            prefer = int(self.gpu_count > 0)
             for found, room in self.free.at_least(low):
-                yield (found[0], prefer, found[1], found[2], found[3], self.number), room
+                yield self.over(found), room
+
+    def over(self, free: Level) -> Level:
+        """The order of machines: those first that can do least, then those with least left over."""
+        return (self.gpu_count, *free[:4], self.number)
 
     def part_rooms(self, want: Want) -> Iterator[tuple[Level, Room]]:
         if self.match(want) is not None:
             for found, room in self.part.at_least((level(want.gpu_mem), want.gpu_util // 100)):
-                yield (*found, self.number), room
+                yield (self.gpu_count, *found, self.number), room
 
     def total_rooms(self, want: Want) -> Iterator[tuple[Level, Room]]:
         low = self.low(want)

@@ -122,12 +122,13 @@ class Scheduler:
         ran_s = now - job.started if ran_s is None else ran_s
         self.shares.stop(job.owner, job.weight, now)
         self.penalties.pop(job.owner, None)
-        for name in dict.fromkeys(slot.machine for slot in job.placement):
-            room = self.pool.give(job_id, name)
-            if room is not None:
-                if isinstance(room.kept, Reservation):
-                    room.kept.ghosts[name].give(job_id)
-                self.gates.ended(room, ran_s, well, now)
+        names = dict.fromkeys(slot.machine for slot in job.placement)
+        left = [room for name in names if (room := self.pool.give(job_id, name)) is not None]
+        for room in left:
+            head = room.kept
+            if isinstance(head, Reservation) and not head.freed(room, job_id, self.ends, now):
+                self.let_go(head)
+            self.gates.ended(room, ran_s, well, now)
 
     def adopt(self, job: Waiting, placement: Placement, started: float) -> None:
         """Count a job that runs already, even where it does not fit."""
