@@ -9,6 +9,7 @@ from towline.backends.slurm.verdicts import (
     ending_by_slurm,
     explained,
     forgotten,
+    is_certain,
     leading,
     never_began,
     was_refused,
@@ -140,3 +141,15 @@ def test_only_what_its_node_took_down_before_it_began_can_begin_elsewhere() -> N
     assert not never_began(Listed("9", "NODE_FAIL"), claimed=True)
     for state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"):
         assert not never_began(Listed("9", state), claimed=False)
+
+
+def test_a_record_is_waited_for_where_slurm_does_not_explain_the_end() -> None:
+    assert not is_certain(Listed("9", "COMPLETED", exit_code="0:0"))
+    assert not is_certain(Listed("9", "FAILED", exit_code="1:0"))
+    for state in ("CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "NODE_FAIL"):
+        assert is_certain(Listed("9", state))
+    assert is_certain(Listed("9", "FAILED", exit_code="0:53"))
+
+
+def test_what_slurm_calls_completed_has_not_failed_though_nobody_saw_it_begin() -> None:
+    assert ending_by_slurm(Listed("9", "COMPLETED"), "", False, 1.0).cause == "lost"

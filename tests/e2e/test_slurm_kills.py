@@ -40,5 +40,6 @@ def test_no_line_of_2000_is_lost_or_runs_twice_whatever_is_killed(tow: Tow, slur
                 slurm.stop_controller()
                 slurm.start_controller()
         (slurm.root("h1") / "tmp/hurry").touch()
-        assert await_end(tow, timeout=400, meanwhile=slurm.resume_nodes) == {"done": 2000}
+        ends = await_end(tow, timeout=400, meanwhile=slurm.resume_nodes)
+        assert ends == {"done": 2000}, tow("batch", "show", "--state", "failed", "many").stdout
     assert lines_run(slurm) == every_line(2000)

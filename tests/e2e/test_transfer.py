@@ -68,13 +68,15 @@ def blobs(hosts: Hosts) -> dict[str, tuple[Path, int, int]]:
 
 def half_there(hosts: Hosts) -> Iterator[str]:
     """In words, every content that is not what it claims, and every snapshot that lacks one."""
+    # The snapshots first: while we look, more may come.
+    snapshots = list((hosts.home("h1") / ".towline" / "snapshots").glob("*.json"))
     here = blobs(hosts)
     for digest, (path, offset, size) in here.items():
         with path.open("rb") as file:
             file.seek(offset)
             if hashlib.sha256(file.read(size)).hexdigest() != digest:
                 yield f"{digest} is damaged"
-    for path in (hosts.home("h1") / ".towline" / "snapshots").glob("*.json"):
+    for path in snapshots:
         for name, kind, digest in json.loads(path.read_text()):
             if kind in "fx" and digest not in here:
                 yield f"snapshot {path.name}: {name} is missing"

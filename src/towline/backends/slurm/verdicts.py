@@ -49,18 +49,29 @@ def never_began(listed: Listed, claimed: bool) -> bool:
     return not claimed and listed.state in _OF_THE_NODE
 
 
+def is_certain(listed: Listed) -> bool:
+    """Slurm's word explains the end: no record of it is to be waited for."""
+    return bool(ENDED.get(listed.state, "") or _trouble_of_the_node(listed))
+
+
 def ending_by_slurm(listed: Listed, said: str, started: bool, now: float) -> Ending:
     """The end of a process that left no record of its own."""
-    text = ENDED.get(listed.state, "") or _unexplained(listed)
+    text = _trouble_of_the_node(listed)
+    if not text:
+        text = ENDED.get(listed.state, "") or _unexplained(listed)
+        if listed.state not in _CAUSES and (last := _last_words(said)):
+            text += f"; it said: {last}"
+    # What Slurm calls completed has run, wherever its record is.
+    unknown = started or listed.state == "COMPLETED"
+    cause = _CAUSES.get(listed.state, "lost" if unknown else "failed")
+    return Ending(cause=cause, text=text, ended=now)
+
+
+def _trouble_of_the_node(listed: Listed) -> str:
     code = listed.exit_code.partition(":")[0]
     if code == str(NOT_SHARED) or listed.exit_code == _NO_OUTPUT:
-        text = "its node does not see Towline's folder: set `folder` to one that all nodes share"
-    elif code == str(NO_PYTHON):
-        text = "there is no python3 on its node"
-    elif listed.state not in _CAUSES and (last := _last_words(said)):
-        text += f"; it said: {last}"
-    cause = _CAUSES.get(listed.state, "lost" if started else "failed")
-    return Ending(cause=cause, text=text, ended=now)
+        return "its node does not see Towline's folder: set `folder` to one that all nodes share"
+    return "there is no python3 on its node" if code == str(NO_PYTHON) else ""
 
 
 def explained(ending: Ending, listed: Listed | None) -> Ending:

@@ -14,6 +14,7 @@ from towline.backends.slurm.verdicts import (
     explained,
     forgotten,
     has_ended,
+    is_certain,
     is_waiting,
     leading,
     never_began,
@@ -199,10 +200,12 @@ class Watch:
                 self._hand_over_again(handed, ENDED[one.state])
                 continue
             self._end_evicted(handed, one)
+            if handed.is_over:
+                continue
+            one = await self.queue.commands.detail(link, one)
             running = handed.claimed and not handed.again
-            since = time.time() - handed.over_since
-            if not handed.is_over and since >= (_SETTLE_S if running else 0.0):
-                one = await self.queue.commands.detail(link, one)
+            patience_s = 0.0 if is_certain(one) and not running else _SETTLE_S
+            if time.time() - handed.over_since >= patience_s:
                 told = said.get(handed.key, "")
                 ending = ending_by_slurm(one, told, handed.claimed, time.time())
                 self.queue.end_all(handed, ending)
