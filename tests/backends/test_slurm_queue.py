@@ -25,6 +25,8 @@ class Cedar:
         self.claim = ""
         self.handed_over: list[dict[str, Any]] = []
         self.cancelled: list[str] = []
+        #: The exit code of an sbatch that does its work and is killed before it says so.
+        self.killed_by = 0
         #: How often Slurm was asked for its list.
         self.listed = 0
         #: sbatch does its work at once, and answers when this is set.
@@ -57,10 +59,13 @@ class Cedar:
         self.handed_over.append(fields)
         number = 6 + len(self.handed_over)
         self.jobs[number] = "PENDING"
+        if self.killed_by:
+            return {"code": self.killed_by, "out": "", "err": "Killed\n"}
         return {"code": 0, "out": f"{number}\n", "err": ""}
 
     def _handed(self, fields: dict[str, Any]) -> dict[str, Any]:
-        ticket = f"{6 + len(self.handed_over)}\n" if self.handed_over else ""
+        told = self.handed_over and not self.killed_by
+        ticket = f"{6 + len(self.handed_over)}\n" if told else ""
         known = {"array": None, "ticket": ticket, "claim": self.claim, "said": ""}
         ranks = [{"state": "waiting"}]
         return {"handed": {key: {**known, "ranks": ranks} for key in fields["keys"]}}
@@ -198,6 +203,20 @@ def test_of_two_entries_of_one_attempt_none_is_cancelled_before_the_other_has_it
         cedar.jobs[7] = "CANCELLED"
         await scene.looks()
         assert scene.ending is None
+
+    play(story)
+
+
+@pytest.mark.parametrize("code", [-9, 137])
+def test_attempt_whose_sbatch_was_killed_is_looked_for_and_found(code: int) -> None:
+    """A shell around sbatch, as some sites have it, tells of the signal by its own exit code."""
+
+    async def story(scene: Scene) -> None:
+        scene.cedar.killed_by = code
+        scene.want()
+        await scene.until(lambda: scene.number == "7")
+        await scene.looks()
+        assert scene.ending is None and len(scene.cedar.handed_over) == 1
 
     play(story)
 

@@ -22,7 +22,7 @@ from towline.errors import AgentError, HostError, Impossible, NotFound
 from towline.model.events import ProcessEnded
 from towline.model.job import Ending, Job, Queueing, State, key_of
 from towline.model.request import Request
-from towline.probes.slurm import Node, complaint, expected, is_full, is_passing
+from towline.probes.slurm import Node, complaint, expected, is_full, is_passing, was_killed
 
 #: A person waits for the answer; a Slurm that is too busy for it takes the job later.
 _CHECK_S = 10.0
@@ -158,7 +158,8 @@ class Slurm:
         except (HostError, AgentError):
             return ""
         error = answer["err"]
-        if answer["code"] == 0 or is_passing(error) or is_full(error) or answer["code"] < 0:
+        code = answer["code"]
+        if code == 0 or is_passing(error) or is_full(error) or was_killed(code):
             return f"it goes into Slurm's queue: {expected(error)}" if error else ""
         raise Impossible(
             f"{cluster}: Slurm would refuse it: {complaint(error)}",

@@ -13,7 +13,7 @@ from towline.backends.slurm.handed import Handed
 from towline.backends.slurm.pace import backoff_s
 from towline.errors import AgentError, HostError
 from towline.model.job import Ending
-from towline.probes.slurm import complaint, is_full, is_passing, read_ticket, spans
+from towline.probes.slurm import complaint, is_full, is_passing, read_ticket, spans, was_killed
 
 if TYPE_CHECKING:
     from towline.backends.slurm.queue import Queue
@@ -204,6 +204,7 @@ class Sending:
 
     def _answered(self, entry: Entry, answer: dict[str, Any]) -> None:
         ticket, error, code = read_ticket(answer["out"]), answer["err"], answer["code"]
+        killed = was_killed(code)
         if ticket:
             self._accepted(entry, ticket)
         elif code == 127:
@@ -211,8 +212,8 @@ class Sending:
             text = f"there is no sbatch on {there}: is it the cluster's access node?"
             self._end(entry.members, "refused", text)
         elif entry.array and is_full(error):
-            self._full(entry, error, certain=code > 0)
-        elif is_passing(error) or is_full(error) or code < 0:
+            self._full(entry, error, certain=not killed)
+        elif is_passing(error) or is_full(error) or killed:
             self._later(entry, error)
         elif entry.array and "array" in error.lower():
             self.limits.learn(0)
