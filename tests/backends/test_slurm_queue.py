@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from towline.agent.link import Link
 from towline.backends.driver import Driver
 from towline.backends.slurm import watch
 from towline.backends.slurm.handed import Handed
@@ -27,6 +28,8 @@ class Cedar:
         self.cancelled: list[str] = []
         #: The exit code of an sbatch that does its work and is killed before it says so.
         self.killed_by = 0
+        #: When its controller was started; it is noon.
+        self.booted = "2026-11-01T12:00:00"
         #: How often Slurm was asked for its list.
         self.listed = 0
         #: sbatch does its work at once, and answers when this is set.
@@ -49,6 +52,8 @@ class Cedar:
         out = ""
         if fields["argv"][0] == "scancel":
             self.cancelled += fields["argv"][1:]
+        if fields["argv"][:2] == ["scontrol", "show"]:
+            out = f"Configuration data as of 2026-11-16T12:00:00\nBOOT_TIME = {self.booted}\n"
         if fields["argv"][0] == "squeue":
             self.listed += 1
             line = "{}|{}|None|N/A|h2|/home/me|towline:" + KEY + "\n"
@@ -170,6 +175,41 @@ def test_attempt_that_its_node_lost_before_it_began_is_handed_over_again(state: 
     play(story)
 
 
+def test_attempt_cancelled_right_after_a_restart_of_the_controller_is_handed_over_again() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.queue.greet(cast("Link", scene.cedar))
+        scene.cedar.booted = "2026-11-16T11:58:00"
+        scene.want()
+        for number in (7, 8, 9):
+            await scene.until(lambda number=number: scene.number == str(number))
+            scene.cedar.jobs[number] = "CANCELLED"
+        await scene.until(lambda: scene.number == "10")
+        assert scene.ending is None
+        # By now somebody means it.
+        scene.cedar.jobs[10] = "CANCELLED"
+        await scene.until(lambda: scene.ending)
+        assert scene.ending.cause == "cancelled"
+
+    play(story)
+
+
+@pytest.mark.parametrize("restarted", ["", "2026-11-16T11:00:00"])
+def test_attempt_cancelled_in_slurm_stays_cancelled(restarted: str) -> None:
+    """However young the controller is, and though it restarted, if that is long ago."""
+
+    async def story(scene: Scene) -> None:
+        scene.cedar.booted = "2026-11-16T11:59:59"
+        await scene.queue.greet(cast("Link", scene.cedar))
+        scene.cedar.booted = restarted or scene.cedar.booted
+        scene.want()
+        await scene.until(lambda: scene.number == "7")
+        scene.cedar.jobs[7] = "CANCELLED"
+        await scene.until(lambda: scene.ending)
+        assert (scene.ending.cause, len(scene.cedar.handed_over)) == ("cancelled", 1)
+
+    play(story)
+
+
 def test_attempt_that_began_on_a_node_that_failed_is_lost_and_never_run_again() -> None:
     async def story(scene: Scene) -> None:
         scene.want()
@@ -199,7 +239,7 @@ def test_of_two_entries_of_one_attempt_none_is_cancelled_before_the_other_has_it
         cedar.claim, cedar.jobs[6] = "6 0", "RUNNING"
         queue.heard({"event": "handed", "news": {f"{KEY}-0": {"state": "running"}}})
         await scene.until(lambda: cedar.cancelled)
-        assert cedar.cancelled == ["7"] and scene.number == "6"
+        assert set(cedar.cancelled) == {"7"} and scene.number == "6"
         cedar.jobs[7] = "CANCELLED"
         await scene.looks()
         assert scene.ending is None

@@ -1,8 +1,10 @@
 """How often Slurm is asked, and what its word means where a job's own files are silent."""
 
 import itertools
+import math
 import random
 
+from towline.backends.slurm.commands import uptime_s
 from towline.backends.slurm.handed import by_attempt
 from towline.backends.slurm.pace import LONGEST_S, OFTEN_S, SELDOM_S, SOON_S, Pace, backoff_s
 from towline.backends.slurm.verdicts import (
@@ -15,7 +17,7 @@ from towline.backends.slurm.verdicts import (
     was_refused,
 )
 from towline.model.job import Ending
-from towline.probes.slurm import Listed
+from towline.probes.slurm import Listed, Site
 
 
 def calls(pace: Pace, seconds: float, now: float = 0.0) -> list[float]:
@@ -137,10 +139,9 @@ def test_job_that_slurm_did_not_accept_is_not_in_its_queue() -> None:
 
 
 def test_only_what_its_node_took_down_before_it_began_can_begin_elsewhere() -> None:
-    assert never_began(Listed("9", "NODE_FAIL"), claimed=False)
-    assert not never_began(Listed("9", "NODE_FAIL"), claimed=True)
+    assert never_began(Listed("9", "NODE_FAIL"))
     for state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"):
-        assert not never_began(Listed("9", state), claimed=False)
+        assert not never_began(Listed("9", state))
 
 
 def test_a_record_is_waited_for_where_slurm_does_not_explain_the_end() -> None:
@@ -153,3 +154,11 @@ def test_a_record_is_waited_for_where_slurm_does_not_explain_the_end() -> None:
 
 def test_what_slurm_calls_completed_has_not_failed_though_nobody_saw_it_begin() -> None:
     assert ending_by_slurm(Listed("9", "COMPLETED"), "", False, 1.0).cause == "lost"
+
+
+def test_uptime_of_the_controller_is_known_where_it_tells_both_times() -> None:
+    def up(booted: str, as_of: str) -> float:
+        return uptime_s(Site(None, 300.0, booted, as_of))
+
+    assert up("2026-11-16T11:59:00", "2026-11-16T12:00:30") == 90
+    assert up("", "") == up("N/A", "2026-11-16T12:00:30") == math.inf

@@ -26,6 +26,7 @@ from towline.probes.slurm import (
     read_nodes,
     read_plain_number,
     read_queue,
+    read_site,
     read_ticket,
     spans,
     why_waiting,
@@ -243,6 +244,16 @@ def test_how_long_the_controller_remembers_what_ended_is_read() -> None:
     assert read_memory_s("MinJobAge               = 300 sec\n") == 300
     assert read_memory_s("MinJobAge               = 0 sec\n") == math.inf
     assert read_memory_s("slurm_load_ctl_conf error") == math.inf
+
+
+def test_when_the_controller_was_started_is_read() -> None:
+    text = (
+        "Configuration data as of 2026-11-16T12:00:30\n"
+        "AccountingStorageBackupHost = (null)\nBOOT_TIME               = 2026-11-16T11:59:00\n"
+    )
+    site = read_site(text)
+    assert (site.booted, site.as_of) == ("2026-11-16T11:59:00", "2026-11-16T12:00:30")
+    assert read_site("slurm_load_ctl_conf error").booted == ""
 
 
 def test_limit_on_arrays_is_the_smaller_of_both() -> None:

@@ -134,6 +134,29 @@ def read_memory_s(text: str) -> float:
     return float(found[1]) if found and int(found[1]) else math.inf
 
 
+class Site(Struct, frozen=True):
+    """What a site says of itself."""
+
+    #: How many tasks an array may have; None when it does not say.
+    longest: int | None
+    #: For how long the controller remembers a job that ended.
+    memory_s: float
+    #: When the controller was started, and when it said so, as Slurm writes times.
+    booted: str
+    as_of: str
+
+
+def read_site(text: str) -> Site:
+    as_of = re.search(r"^Configuration data as of (\S+)", text, re.MULTILINE)
+    booted = re.search(r"^BOOT_TIME\s*=\s*(\S+)", text, re.MULTILINE)
+    return Site(
+        read_array_limit(text),
+        read_memory_s(text),
+        booted[1] if booted else "",
+        as_of[1] if as_of else "",
+    )
+
+
 # --- numbers of arrays -------------------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """Slurm's commands, run on the access node over the one channel."""
 
+import math
+from datetime import datetime
 from typing import Any
 
 from towline.agent.link import Link
@@ -7,6 +9,7 @@ from towline.backends.driver import Driver
 from towline.probes.slurm import (
     Listed,
     Node,
+    Site,
     account_words,
     complaint,
     config_words,
@@ -16,12 +19,11 @@ from towline.probes.slurm import (
     node_words,
     queue_words,
     read_accounts,
-    read_array_limit,
     read_details,
-    read_memory_s,
     read_nodes,
     read_plain_number,
     read_queue,
+    read_site,
 )
 
 _NOT_FOUND = 127
@@ -31,6 +33,15 @@ _MANY = 500
 
 class SlurmSilent(Exception):
     """A command failed or gave no answer; what it said."""
+
+
+def uptime_s(site: Site) -> float:
+    """For how long the controller has been up; for ever where it does not say."""
+    try:
+        up = datetime.fromisoformat(site.as_of) - datetime.fromisoformat(site.booted)
+    except ValueError:
+        return math.inf
+    return up.total_seconds()
 
 
 class Commands:
@@ -89,11 +100,8 @@ class Commands:
         answer = await self.call(link, detail_words(number))
         return read_plain_number(answer["out"]) or number
 
-    async def site(self, link: Link) -> tuple[int | None, float]:
-        """How many tasks an array may have here, None when that cannot be told; and for how long
-        the controller remembers a job that ended."""
-        told = (await self.call(link, config_words()))["out"]
-        return read_array_limit(told), read_memory_s(told)
+    async def site(self, link: Link) -> Site:
+        return read_site((await self.call(link, config_words()))["out"])
 
     async def version(self, link: Link) -> str:
         """As sbatch tells it, e.g. `slurm 22.05.8`."""

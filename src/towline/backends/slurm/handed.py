@@ -57,6 +57,8 @@ class Handed(Struct):
     known_at: float = 0.0
     #: Slurm has lost it, so its old number counts no more.
     vanished: bool = False
+    #: Numbers that it had before, of entries that ended without having begun it.
+    given_up: set[str] = field(default_factory=set)
     #: Since when Slurm says that it is over though its files do not.
     over_since: float = 0.0
     #: sbatch failed for the moment: not before this is it called again, and how often it did.

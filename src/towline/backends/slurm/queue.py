@@ -106,8 +106,9 @@ class Queue:
         await link.ask("heed", prefix=self.engine_id)
         await self.commands.find(link)
         await self.look(link, [h for h in self.wanted.values() if h.sent])
-        longest, self.watch.remembered_s = await self.commands.site(link)
-        self.sending.limits.learn(longest)
+        site = await self.commands.site(link)
+        self.watch.learn(site)
+        self.sending.limits.learn(site.longest)
         self.sending.offer([handed for handed in self.wanted.values() if not handed.sent])
         self.watch.soon()
 

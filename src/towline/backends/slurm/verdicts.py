@@ -44,9 +44,9 @@ def was_refused(listed: Listed) -> bool:
     return listed.state == "FAILED" and listed.reason == "BadConstraints" and not listed.nodes
 
 
-def never_began(listed: Listed, claimed: bool) -> bool:
-    """It ended with its node before anything of it ran, and nothing but that was wrong with it."""
-    return not claimed and listed.state in _OF_THE_NODE
+def never_began(listed: Listed) -> bool:
+    """Of what nobody saw begin: it ended with its node, and nothing but that was wrong with it."""
+    return listed.state in _OF_THE_NODE
 
 
 def is_certain(listed: Listed) -> bool:

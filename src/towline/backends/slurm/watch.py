@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from towline.agent.link import Link
-from towline.backends.slurm.commands import SlurmSilent
+from towline.backends.slurm.commands import SlurmSilent, uptime_s
 from towline.backends.slurm.handed import Handed, by_attempt
 from towline.backends.slurm.pace import Pace, backoff_s
 from towline.backends.slurm.verdicts import (
@@ -21,7 +21,7 @@ from towline.backends.slurm.verdicts import (
     was_refused,
 )
 from towline.errors import AgentError, HostError
-from towline.probes.slurm import ENDED, Listed, why_waiting
+from towline.probes.slurm import ENDED, Listed, Site, why_waiting
 
 if TYPE_CHECKING:
     from towline.backends.slurm.queue import Queue
@@ -35,6 +35,10 @@ _FORGOTTEN_S = 60.0
 _REMEMBERED_S = 180.0
 #: What a list says may be older than what the files told meanwhile.
 _RACE_S = 5.0
+#: A controller that was killed is not itself for so long, and cancels what nobody cancelled. What
+#: is cancelled again and again is meant to be.
+_RESTARTED_S = 600.0
+_MOST_CANCELLED = 3
 #: Accounts that do not answer, or have not heard of an end, get so long.
 _ACCOUNTS_S = 600.0
 
@@ -47,7 +51,14 @@ class Watch:
         self._pace = Pace()
         #: The controller remembers a job that ended at least for so long.
         self.remembered_s = math.inf
+        #: When the controller had been started, as it was first heard.
+        self.booted = ""
+        self._young, self._looked = False, -math.inf
         self._wake = asyncio.Event()
+
+    def learn(self, site: Site) -> None:
+        self.remembered_s = site.memory_s
+        self.booted = self.booted or site.booted
 
     def soon(self) -> None:
         """Something changed: ask Slurm before long."""
@@ -196,8 +207,9 @@ class Watch:
             if one is None:
                 self._forgotten(handed)
                 continue
-            if not handed.stop and never_began(one, handed.claimed):
-                self._hand_over_again(handed, ENDED[one.state])
+            if why := await self._why_not_begun(link, handed, one):
+                handed.given_up.add(handed.id)
+                self._hand_over_again(handed, why)
                 continue
             self._end_evicted(handed, one)
             if handed.is_over:
@@ -209,6 +221,32 @@ class Watch:
                 told = said.get(handed.key, "")
                 ending = ending_by_slurm(one, told, handed.claimed, time.time())
                 self.queue.end_all(handed, ending)
+
+    async def _why_not_begun(self, link: Link, handed: Handed, listed: Listed) -> str:
+        """Why it never began although nobody wanted that; empty where that is not so.
+
+        A controller that was killed gives out numbers again that nodes still know, and these then
+        have it cancel what has such a number: a whole array, sometimes.
+        """
+        if handed.stop or handed.claimed:
+            return ""
+        if never_began(listed):
+            return ENDED[listed.state]
+        if listed.state != "CANCELLED" or len(handed.given_up) >= _MOST_CANCELLED:
+            return ""
+        return (
+            "Slurm cancelled it soon after its controller had restarted"
+            if await self._restarted(link)
+            else ""
+        )
+
+    async def _restarted(self, link: Link) -> bool:
+        """Whether the controller was started anew, not long ago; asked once for many attempts."""
+        if time.monotonic() - self._looked > _RACE_S:
+            site = await self.queue.commands.site(link)
+            self._young = site.booted != self.booted and uptime_s(site) < _RESTARTED_S
+            self._looked = time.monotonic()
+        return self._young
 
     def _forgotten(self, handed: Handed) -> None:
         now = time.time()
@@ -248,5 +286,4 @@ class Watch:
 
 def _counts(handed: Handed, listed: Listed) -> bool:
     """It may be the entry that runs the attempt: not refused, nor one that was given up."""
-    given_up = handed.vanished and never_began(listed, handed.claimed)
-    return not was_refused(listed) and not given_up
+    return not was_refused(listed) and listed.id not in handed.given_up
