@@ -28,17 +28,8 @@ NOT_QUICK = {
     "test_scheduler_machine.py",
     "test_staging.py",
 }
-#: Files that take longest, with how many seconds about: they go first, so that at the end no worker
-#: is left with one while the others have nothing to do.
-LONGEST = {
-    "test_slurm_kills.py": 200,
-    "test_kills.py": 190,
-    "test_submit.py": 180,
-    "test_slurm_arrays.py": 150,
-    "test_batch_kills.py": 120,
-    "test_cuts.py": 120,
-    "test_week.py": 100,
-}
+#: Goes first, beside many tests that mostly wait: it takes longest, and would be alone at the end.
+LONGEST = "test_slurm_kills.py"
 
 
 def pytest_configure() -> None:
@@ -51,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if NOT_QUICK & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: -LONGEST.get(item.path.name, 0))
+    items.sort(key=lambda item: item.path.name != LONGEST)
 
 
 @pytest.fixture(scope="session")
