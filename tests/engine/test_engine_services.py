@@ -136,6 +136,26 @@ def test_why_a_service_was_started_again_is_told_until_it_answers(tmp_path: Path
     run(tmp_path, scenario)
 
 
+def test_a_service_that_serves_elsewhere_is_asked_about_its_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("towline.engine.services._SILENT_S", 0.2)
+    asked = "nothing answers on its port 8000 yet: does its command serve on $PORT?"
+
+    async def scenario(bench: Bench) -> None:
+        bench.far.open = False
+        bench.far.standing = {"state": "running", "port": 8000}
+        job = await _started(bench)
+        assert (await bench.stands(job, "starting"))["text"] == ""
+        frame, _ = await anext(bench.services.news(job))
+        assert frame["note"] == f"web is not up yet: {asked}"
+        assert bench.services.list(job)[0]["text"] == asked
+        bench.far.open = True
+        assert (await bench.stands(job, "up"))["text"] == ""
+
+    run(tmp_path, scenario)
+
+
 def test_what_followers_are_told(tmp_path: Path) -> None:
     async def scenario(bench: Bench) -> None:
         job = await _started(bench)

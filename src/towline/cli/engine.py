@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from towline.config.paths import Paths
 
-START_LIMIT_S = 20.0
+#: A cold start from a slow disk, on a machine that has other things to do.
+START_LIMIT_S = 60.0
+END_LIMIT_S = 20.0
 POLL_S = 0.01
 #: A second Engine gives way to the first; this long the first may take until it listens.
 GIVE_WAY_S = 2.0
@@ -140,7 +142,7 @@ class Engine:
             request(connect(self.paths.socket), "POST", "/v1/engine/retire", b"{}").close()
         except (OSError, Gone):
             pass  # It may have been on its way out already.
-        deadline = time.monotonic() + START_LIMIT_S
+        deadline = time.monotonic() + END_LIMIT_S
         while (now := self.running()) is not None and now.get("pid") == before.get("pid"):
             if time.monotonic() > deadline:
                 raise EngineError(

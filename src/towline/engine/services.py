@@ -31,6 +31,8 @@ log = logging.getLogger("towline")
 _FIRST_PORT, _PORTS, _TRIES = 20_000, 10_000, 50
 _SOON_S, _LATER_S, _FAR_S = 0.3, 5.0, 3600.0
 _PROBE_S = 15.0
+#: Whoever waits for a service that takes longer to answer wants to know what is wrong.
+_SILENT_S = 30.0
 #: How a service stands when there is nothing more to wait for.
 SETTLED = ("up", "failed")
 
@@ -46,6 +48,8 @@ class Standing(Struct):
     #: The port here, and the one over there.
     local: int = 0
     port: int = 0
+    #: Since when it runs on the port over there.
+    since: float = 0.0
     #: What of its URL comes behind the port.
     path: str = ""
 
@@ -156,13 +160,22 @@ class Services:
             state = "failed" if seen["state"] == "failed" else "starting"
             self._stands(standing, state, str(seen.get("text") or ""))
         elif standing.state != "up" or standing.port != port:
-            standing.port = port
+            if standing.port != port:
+                standing.port, standing.since = port, self.engine.clock()
             async with asyncio.timeout(_PROBE_S):
                 up = await answers(link, self._where(job, standing.name))
             if up:
                 standing.path = await self._path(job, standing)
-            why = "" if up else str(seen.get("text") or "")
+            why = "" if up else str(seen.get("text") or self._silence(job, standing))
             self._stands(standing, "up" if up else "starting", why)
+
+    def _silence(self, job: Job, standing: Standing) -> str:
+        """What to say of a service that does not answer for long; nothing before."""
+        if self.engine.clock() - standing.since < _SILENT_S:
+            return ""
+        [service] = (one for one in job.spec.services if one.name == standing.name)
+        question = ": does its command serve on $PORT?" if service.command else ""
+        return f"nothing answers on its port {standing.port} yet{question}"
 
     def _where(self, job: Job, name: str) -> Where:
         assert job.attempt is not None
@@ -240,7 +253,7 @@ class Services:
         }
 
     async def news(self, job_id: int) -> AsyncIterator[Frame]:
-        """Each service of a job once it is up, or once it is clear that it will not be."""
+        """Each service of a job once it is up, and what is wrong with those that are not."""
         watcher = asyncio.Event()
         self._watchers.setdefault(job_id, set()).add(watcher)
         told: dict[str, tuple[str, str, str]] = {}
@@ -248,7 +261,8 @@ class Services:
             while job_id in self._standings:
                 for standing in list(self._standings[job_id].values()):
                     what = (standing.state, standing.text, standing.url)
-                    if standing.state in SETTLED and told.get(standing.name) != what:
+                    matters = standing.state in SETTLED or standing.text
+                    if matters and told.get(standing.name) != what:
                         told[standing.name] = what
                         seen = self.view(standing)
                         yield {"note": _in_words(seen), "service": seen}, b""
@@ -302,4 +316,6 @@ def _in_words(seen: dict[str, Any]) -> str:
     """What is said of a service to whoever follows its job."""
     if seen["state"] == "failed":
         return f"{seen['name']} does not run: {seen['text']}"
+    if seen["state"] == "starting":
+        return f"{seen['name']} is not up yet: {seen['text']}"
     return f"{seen['name']}: {seen['url']}"
