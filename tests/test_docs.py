@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from testbed.hosts import Hosts
+from testbed.slurm import Slurm
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 from towline.cli.main import command_names, load
@@ -19,14 +20,14 @@ from towline.cli.options import Parser, split_command
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 SPANNING = re.DOTALL | re.MULTILINE
-HERE, ON_HOSTS = "runs: here", "needs: hosts"
+HERE, ON_HOSTS, ON_SLURM = "runs: here", "needs: hosts", "needs: slurm"
 #: Commands that only look: what they show may need a moment to become what the page shows.
 LOOKING = ("status", "why", "log", "machines", "show")
 #: What differs from run to run -> what it is compared as.
 UNSTABLE = (
     (r"\b((\d+(\.\d+)? (s|min|h) ?)+(ago)?|just now)(?=\s|$)", "TIME "),
     (r"(?<=^job \d )stopp(ing|ed)$", "STOPPING OR STOPPED"),
-    (r"\bpython \d+(\.\d+)+", "python VERSION"),
+    (r"\b(python|slurm-wlm) \d+(\.\d+)+", r"\1 VERSION"),
     (r"\d+(\.\d+)? of \d+(?= )", "CPUS"),
     (r"\d+(\.\d+)? GB of \d+(\.\d+)? GB(?! free)", "MEMORY"),
     (r"\s+", " "),
@@ -245,7 +246,7 @@ def test_what_documents_type_is_understood(page: Path) -> None:
 
 def test_every_recording_in_the_readme_is_run_by_a_test() -> None:
     text = (ROOT / "README.md").read_text()
-    assert text.count("```console") == len(blocks(HERE)) + len(blocks(ON_HOSTS)) > 0
+    assert text.count("```console") == sum(len(blocks(m)) for m in (HERE, ON_HOSTS, ON_SLURM)) > 0
 
 
 def test_the_readme_shows_what_this_machine_shows(terminal: Terminal) -> None:
@@ -263,6 +264,17 @@ def test_the_readme_shows_what_ssh_machines_show(terminal: Terminal, tow_home: P
             terminal.type(typed)
             if typed.line.startswith("tow clusters add"):
                 count_on_many_cpus(tow_home / "config.toml")
+
+
+@pytest.mark.real
+def test_the_readme_shows_what_a_slurm_shows(terminal: Terminal, slurm: Slurm, tow: Tow) -> None:
+    """Behind as many jobs as the page has before it."""
+    before = "".join(line for block in blocks(ON_HOSTS) for typed in block for line in typed.shown)
+    for _ in range(max(map(int, re.findall(r"(?:job|done) (\d+)", before)))):
+        tow("run", "-d", "--no-results", "true")
+    for block in blocks(ON_SLURM):
+        for typed in block:
+            terminal.type(typed)
 
 
 def count_on_many_cpus(config: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from cli.stub import Stub, answer, job, refusal, stream
 from testbed.tow import Tow
+from towline.cli.machine_table import folded
 
 
 def jobs(*views: dict[str, Any]) -> Any:
@@ -156,6 +157,54 @@ def test_machines_show_what_is_free_and_who_uses_the_gpus(tow: Tow, stub: Stub) 
     query = stub.asked_of("GET /v1/machines")[0].query
     assert query == {"cwd": str(tow.folder), "cluster": "lab"}
     assert tow.json("machines")["machines"] == [MACHINE, OFFLINE]
+
+
+def a_node(name: str, **settings: object) -> dict[str, object]:
+    kinds = [{"model": "a100", "count": 4, "free": 1}]
+    node = {**MACHINE, "node": True, "name": name, "cpus_free": 2, "gpus": kinds, "closed": ""}
+    return node | settings
+
+
+def test_few_nodes_are_shown_one_by_one(tow: Tow, stub: Stub) -> None:
+    closed = a_node("n2", closed="Slurm calls it drain: bad disk", gpus=[])
+    stub.on("GET /v1/machines", answer({"machines": [a_node("n1", jobs=[7]), closed]}))
+    lines = tow("machines", "-c", "cedar").stdout.splitlines()
+    assert "a100 ██████░░ 1 of 4 free" in lines[1] and " 7 " in lines[1]
+    assert "closed" in lines[2] and lines[3].strip() == "Slurm calls it drain: bad disk"
+
+
+def test_many_nodes_that_are_alike_are_one_row(tow: Tow, stub: Stub) -> None:
+    alike = [a_node(f"n{number:03d}", jobs=[number]) for number in range(1, 31)]
+    others = [a_node("login", gpus=[]), a_node("n050", state="offline", reason="down")]
+    stub.on("GET /v1/machines", answer({"machines": [*alike, *others]}))
+    lines = tow("machines", "-c", "cedar").stdout.splitlines()
+    assert lines[1].startswith("30: n[001-030]") and "60 of 240" in lines[1]
+    assert "a100 ██████░░ 30 of 120 free" in lines[1]
+    assert lines[2].startswith("login") and lines[3].startswith("n050") and len(lines) == 4
+    assert len(tow.json("machines")["machines"]) == 32
+
+
+def test_names_of_nodes_are_folded_as_slurm_folds_them() -> None:
+    assert folded(["gpu001", "gpu002", "gpu007", "x"]) == "gpu[001-002,007], x"
+    assert folded(["n9", "n10", "n11"]) == "n9, n[10-11]"
+
+
+def test_a_slurm_is_added_by_its_access_node(tow: Tow, stub: Stub) -> None:
+    step = {"step": {"machine": "cedar", "text": "slurm 22.05, 1 node", "ok": True}}
+    stub.on("POST /v1/clusters", stream(step, {"machines": [a_node("n1")]}, {"done": True}))
+    words = "--slurm", "me@cedar", "-o", "mem=16G", "-o", "exclusive", "--folder", "/scratch/me"
+    shown = tow("clusters", "add", "cedar", *words).stdout
+    assert shown.startswith("✓ cedar: slurm 22.05, 1 node\n") and "added cedar" in shown
+    assert stub.asked_of("POST /v1/clusters")[0].json == {
+        "name": "cedar",
+        "machines": [],
+        "slurm": "me@cedar",
+        "folder": "/scratch/me",
+        "options": {"mem": "16G", "exclusive": "true"},
+    }
+    cedar = {"name": "cedar", "kind": "slurm", "from": "x", "machines": [], "host": "me@cedar"}
+    stub.on("GET /v1/clusters", answer({"clusters": [cedar]}))
+    assert "cedar    slurm  me@cedar" in tow("clusters").stdout
 
 
 def test_clusters_are_listed_added_and_removed(tow: Tow, stub: Stub) -> None:

@@ -86,6 +86,8 @@ def test_a_help_option_behind_the_command_belongs_to_the_command(tow: Tow, stub:
         (["status", "-n", "many"], "invalid int value: 'many'"),
         (["show"], "the following arguments are required: JOB"),
         (["clusters", "add", "lab"], "which machines?"),
+        (["clusters", "add", "lab", "gpu1", "-o", "mem=1G"], "goes with --slurm"),
+        (["clusters", "add", "c", "gpu1", "--slurm", "h"], "name only its access node"),
         (["clusters", "remove"], "which cluster?"),
         (["forward", "12"], "which port"),
         (["log", "--stdout", "--stderr", "1"], "not allowed with argument"),

@@ -7,7 +7,7 @@ import pytest
 
 from towline.config.edit import add_cluster, remove_cluster
 from towline.config.load import load_config
-from towline.config.settings import MachinesCluster
+from towline.config.settings import MachinesCluster, SlurmCluster
 from towline.errors import ConfigError, NotFound, UsageError
 
 BEFORE = """\
@@ -30,16 +30,28 @@ def file(tmp_path: Path) -> Path:
 
 def test_first_cluster_makes_the_file_for_this_user_alone(tmp_path: Path) -> None:
     file = tmp_path / "new" / "config.toml"
-    add_cluster(str(file), "lab", ["gpu1", "me@10.0.0.5:2222"], "source 'env'")
+    add_cluster(
+        str(file), "lab", MachinesCluster(["gpu1", "me@10.0.0.5:2222"], setup="source 'env'")
+    )
     assert load_config(str(file)).clusters["lab"] == MachinesCluster(
         ["gpu1", "me@10.0.0.5:2222"], setup="source 'env'"
     )
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_a_slurm_is_added_by_its_access_node(file: Path) -> None:
+    cedar = SlurmCluster("me@cedar", options={"mem": "16G", "exclusive": "true"})
+    add_cluster(str(file), "cedar", cedar)
+    assert load_config(str(file)).clusters["cedar"] == cedar
+    assert "folder" not in file.read_text() and "links" not in file.read_text()
+    with pytest.raises(UsageError, match="cannot be a machine"):
+        add_cluster(str(file), "other", SlurmCluster("-oProxyCommand=evil"))
+    assert list(load_config(str(file)).clusters) == ["local", "cedar"]
+
+
 def test_comments_and_order_are_kept(file: Path) -> None:
     file.write_text(BEFORE)
-    add_cluster(str(file), "lab", ["gpu1"])
+    add_cluster(str(file), "lab", MachinesCluster(["gpu1"]))
     assert file.read_text().startswith(BEFORE)
     remove_cluster(str(file), "lab")
     assert file.read_text().rstrip("\n") == BEFORE.rstrip("\n")
@@ -56,7 +68,7 @@ def test_comments_and_order_are_kept(file: Path) -> None:
 )
 def test_every_way_to_write_clusters_can_be_added_to(file: Path, text: str) -> None:
     file.write_text(text)
-    add_cluster(str(file), "lab", ["gpu1"], 'say "hi"\n')
+    add_cluster(str(file), "lab", MachinesCluster(["gpu1"], setup='say "hi"\n'))
     config = load_config(str(file))
     assert list(config.clusters) == ["local", "a", "lab"]
     assert config.clusters["lab"].setup == 'say "hi"\n'
@@ -69,7 +81,7 @@ def test_file_behind_a_link_is_changed_and_keeps_its_mode(tmp_path: Path, file: 
     real.write_text(BEFORE)
     real.chmod(0o644)
     file.symlink_to(real)
-    add_cluster(str(file), "lab", ["gpu1"])
+    add_cluster(str(file), "lab", MachinesCluster(["gpu1"]))
     assert file.is_symlink()
     assert "lab" in load_config(str(real)).clusters
     assert stat.S_IMODE(real.stat().st_mode) == 0o644
@@ -91,14 +103,14 @@ def test_wrong_cluster_changes_nothing(
 ) -> None:
     file.write_text(BEFORE)
     with pytest.raises(UsageError, match=message):
-        add_cluster(str(file), name, machines)
+        add_cluster(str(file), name, MachinesCluster([*machines]))
     assert file.read_text() == BEFORE
 
 
 def test_broken_file_is_not_touched(file: Path) -> None:
     file.write_text("x = = 1")
     with pytest.raises(ConfigError, match="line 1, column 5"):
-        add_cluster(str(file), "lab", ["gpu1"])
+        add_cluster(str(file), "lab", MachinesCluster(["gpu1"]))
     assert file.read_text() == "x = = 1"
 
 

@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 
 from towline.probes.slurm import (
     Listed,
-    Node,
     account_words,
     complaint,
-    expand,
     expected,
-    gpus_of,
     has_no_accounting,
     is_full,
     is_passing,
@@ -23,7 +20,6 @@ from towline.probes.slurm import (
     read_array_limit,
     read_details,
     read_memory_s,
-    read_nodes,
     read_plain_number,
     read_queue,
     read_site,
@@ -112,40 +108,6 @@ def test_ticket_is_the_number_that_sbatch_prints(text: str, number: str) -> None
     assert read_ticket(text) == number
 
 
-def test_nodes_are_read_once_though_they_are_in_several_partitions() -> None:
-    text = "h2|idle|4|4000|gpu:gtx1070:2\nh2|idle|4|4000|gpu:gtx1070:2\nx|down*|64|512000+|(null)\n"
-    assert read_nodes(text) == [
-        Node("h2", "idle", 4, 4000, {"gtx1070": 2}),
-        Node("x", "down*", 64, 512000, {}),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("gres", "gpus"),
-    [
-        ("(null)", {}),
-        ("gpu:2", {"": 2}),
-        ("gpu:a100:4(S:0-1),shard:8", {"a100": 4}),
-        ("gpu:a100:2(S:0),gpu:v100:1(S:1),nvme:1", {"a100": 2, "v100": 1}),
-    ],
-)
-def test_gpus_of_a_node(gres: str, gpus: dict[str, int]) -> None:
-    assert gpus_of(gres) == gpus
-
-
-@pytest.mark.parametrize(
-    ("nodes", "names"),
-    [
-        ("", []),
-        ("h2", ["h2"]),
-        ("h[2-3,7],x1", ["h2", "h3", "h7", "x1"]),
-        ("node[008-010]-ib", ["node008-ib", "node009-ib", "node010-ib"]),
-    ],
-)
-def test_lists_of_nodes_are_spelled_out(nodes: str, names: list[str]) -> None:
-    assert expand(nodes) == names
-
-
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
@@ -221,9 +183,8 @@ def test_complaints_are_one_line_without_prefixes() -> None:
 
 @given(st.text())
 def test_no_text_breaks_a_reader(text: str) -> None:
-    for read in (read_queue, read_accounts, read_details, read_nodes, read_ticket, complaint):
+    for read in (read_queue, read_accounts, read_details, read_ticket, complaint):
         read(text)
-    expand(text)
 
 
 def test_tasks_of_arrays_are_read_one_by_one() -> None:

@@ -53,11 +53,21 @@ class Parser(argparse.ArgumentParser):
     def add_json(self) -> None:
         self.add_argument("--json", action="store_true", help="print JSON for programs")
 
+    def add_sbatch_option(self, text: str) -> None:
+        """Read back by `sbatch_options`."""
+        self.add_argument("-o", "--option", action="append", default=[], metavar="K=V", help=text)
+
     def error(self, message: str) -> NoReturn:
         tell(f"tow: {message}")
         tell(f"  usage: {self.usage}")
         tell(f"  more: tow help {self.prog.removeprefix('tow ')}")
         sys.exit(2)
+
+
+def sbatch_options(options: argparse.Namespace) -> dict[str, str]:
+    """Options of sbatch by name; one without a value is on."""
+    split = (text.partition("=") for text in options.option)
+    return {name: value if equals else "true" for name, equals, value in split}
 
 
 def split_command(args: list[str], valued: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -3,27 +3,26 @@
 import os
 import secrets
 import stat
-from collections.abc import Sequence
 from typing import Any
 
 import tomlkit
+from msgspec import NODEFAULT, to_builtins
+from msgspec.structs import FieldInfo, fields
 from tomlkit.exceptions import TOMLKitError
 
 from towline.config.check import NAME, check_text, read_file
+from towline.config.settings import MachinesCluster, SlurmCluster
 from towline.config.targets import split_target
 from towline.errors import ConfigError, NotFound, UsageError
 
 
-def add_cluster(file: str, name: str, machines: Sequence[str], setup: str = "") -> None:
-    """Write a new cluster of machines into the file, which is made if there is none."""
+def add_cluster(file: str, name: str, cluster: MachinesCluster | SlurmCluster) -> None:
+    """Write a new cluster into the file, which is made if there is none."""
     if not NAME.match(name):
         raise UsageError(
             f"{name!r} cannot be the name of a cluster", "Use letters, digits, `-`, `_` and `.`."
         )
-    if not machines:
-        raise UsageError(f"the cluster {name} needs at least one machine")
-    for machine in machines:
-        split_target(machine)
+    _check_targets(name, cluster)
     text = _read(file)
     document = tomlkit.parse(text)
     if name in document.get("clusters", {}):
@@ -31,8 +30,28 @@ def add_cluster(file: str, name: str, machines: Sequence[str], setup: str = "") 
             f"there is a cluster {name} already in {file}",
             f"Edit it there, or `tow clusters remove {name}` first.",
         )
-    cluster = {"kind": "machines", "machines": list(machines)}
-    _save(file, _with_cluster(text, name, cluster | ({"setup": setup} if setup else {})))
+    _save(file, _with_cluster(text, name, _said(cluster)))
+
+
+def _check_targets(name: str, cluster: MachinesCluster | SlurmCluster) -> None:
+    if isinstance(cluster, SlurmCluster):
+        split_target(cluster.host)
+        return
+    if not cluster.machines:
+        raise UsageError(f"the cluster {name} needs at least one machine")
+    for entry in cluster.entries():
+        split_target(entry.ssh)
+
+
+def _said(cluster: MachinesCluster | SlurmCluster) -> dict[str, Any]:
+    """Its settings, but for those that are as if nothing was said."""
+    plain = to_builtins(cluster)
+    said = [one.name for one in fields(cluster) if getattr(cluster, one.name) != _default(one)]
+    return {"kind": cluster.kind} | {name: plain[name] for name in said}
+
+
+def _default(setting: FieldInfo) -> Any:
+    return setting.default if setting.default_factory is NODEFAULT else setting.default_factory()
 
 
 def _with_cluster(text: str, name: str, cluster: dict[str, Any]) -> str:

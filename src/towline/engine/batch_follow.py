@@ -57,8 +57,8 @@ def _told(batches: Batches, events: Iterable[Event]) -> tuple[list[list[Any]], d
         if job_id not in jobs:
             jobs[job_id] = batches.engine.job(job_id)
         job = jobs[job_id]
-        slot = job.attempt.placement[0] if job.attempt else None
-        machine, gpus = (slot.machine, list(slot.gpus)) if slot else ("", [])
+        machine = job.attempt.machine_of(0) if job.attempt else ""
+        gpus = list(job.attempt.placement[0].gpus) if job.attempt else []
         code = job.exit_code if state in FINAL else None
         what = _TOLD.get(state, "remark")
         told.append([seq, at, job_id, job.spec.line, what, machine, gpus, code, text])

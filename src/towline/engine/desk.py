@@ -1,6 +1,5 @@
 """The desk: where wishes come in. Everything the API offers, in the Engine's words."""
 
-import asyncio
 import getpass
 from typing import Any
 
@@ -9,9 +8,7 @@ from towline.backends.machines import Machines
 from towline.backends.router import Backends
 from towline.config.load import load_with_sources
 from towline.config.paths import Paths
-from towline.config.settings import MachinesCluster
-from towline.core.usage import usage_of
-from towline.engine.ask import cluster_of
+from towline.config.settings import Cluster, MachinesCluster, ServerCluster
 from towline.engine.batches import Batches
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
@@ -21,17 +18,11 @@ from towline.engine.intake import Intake
 from towline.engine.results import Results
 from towline.engine.services import Services
 from towline.engine.versions import Versions
+from towline.engine.whats_free import WhatsFree
 from towline.errors import NotFound
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, State, key_of, standing, view
-from towline.model.machine import Machine
 from towline.model.odd_text import original
-
-#: How long a submission waits for machines that were never met before.
-_FIRST_MEETING_S = 20.0
-#: How long a look at the machines waits for one; and for one that did not answer before.
-_LOOK_S, _LOOK_AGAIN_S = 8.0, 2.0
-_LARGEST = 10
 
 
 class Desk:
@@ -45,6 +36,7 @@ class Desk:
         #: Requests that are being answered.
         self.visitors = 0
         self.intake = Intake(engine, machines, self.clusters, paths.config_file, self.owner)
+        self.whats_free = WhatsFree(engine, machines, self.clusters, self.intake)
         self.batches = Batches(engine)
         self.results = Results(engine, machines, paths.home)
         self.versions = Versions(engine, self.intake, machines.blobs)
@@ -98,6 +90,7 @@ class Desk:
                 "machines": [entry.label for entry in cluster.entries()]
                 if isinstance(cluster, MachinesCluster)
                 else [],
+                "host": _access(cluster),
             }
             for name, cluster in config.clusters.items()
         ]
@@ -183,64 +176,6 @@ class Desk:
 
     # --- machines ----------------------------------------------------------------------------
 
-    async def machine_list(self, cwd: str | None, cluster: str | None) -> list[dict[str, Any]]:
-        config = self.intake.config(cwd, cluster)
-        names = [cluster_of(cluster, config)[0]] if cluster else list(config.clusters)
-        drivers: dict[str, Driver] = {}
-        for name in names:
-            drivers |= {driver.name: driver for driver in self.intake.join(cwd, name)[1]}
-        tries = [
-            driver.reach(_LOOK_AGAIN_S if driver.error else _LOOK_S, patient=False)
-            for driver in drivers.values()
-            if driver.link is None
-        ]
-        await asyncio.gather(*tries, return_exceptions=True)
-        return [self.machine_view(driver) for driver in drivers.values()]
-
-    def machine_view(self, driver: Driver) -> dict[str, Any]:
-        member = self.machines.members[driver.name]
-        seen = self.machines.seen.get(driver.name)
-        jobs = sorted({wanted.job for wanted in driver.wanted.values()})
-        found: dict[str, Any] = {
-            "name": driver.name,
-            "clusters": sorted(member.clusters),
-            "state": driver.channel.state,
-            "reason": driver.error.text if driver.error else "",
-            "hint": driver.error.hint if driver.error else "",
-            "closed": self.engine.core.scheduler.closed(driver.name),
-            "jobs": jobs,
-            "seen": driver.channel.since,
-        }
-        return found | (self._capacity(seen) if seen else {"cpus": None, "gpus": []})
-
-    def _capacity(self, seen: Machine) -> dict[str, Any]:
-        ours = usage_of(self.engine.core.scheduler.pool, seen.name)
-        gpus = []
-        for gpu in seen.gpus:
-            users = [f"job {job}" for job in ours.gpu_jobs.get(gpu.index, ())]
-            if gpu.claimed_by:
-                users.append(f"jobs of {gpu.claimed_by}")
-            elif gpu.foreign_mem_mb > 0:
-                users.append("other programs")
-            taken = gpu.foreign_mem_mb + ours.gpu_mem_mb.get(gpu.index, 0)
-            gpus.append(
-                {
-                    "index": gpu.index,
-                    "model": gpu.model,
-                    "mem_mb": gpu.mem_mb,
-                    "free_mb": max(0, gpu.mem_mb - taken),
-                    "util": gpu.foreign_util,
-                    "used_by": ", ".join(users),
-                }
-            )
-        return {
-            "cpus": seen.cpus,
-            "cpus_free": max(0.0, round(seen.cpus - seen.foreign_cpus - ours.cpus, 1)),
-            "mem_mb": seen.mem_mb,
-            "mem_free_mb": max(0, seen.mem_mb - seen.foreign_mem_mb - ours.mem_mb),
-            "gpus": gpus,
-        }
-
     def logins(self, name: str, cwd: str | None) -> list[dict[str, Any]]:
         """How a person logs in to a machine, or to all machines of a cluster that want it."""
         self.clusters.find_machine(name)
@@ -253,6 +188,13 @@ class Desk:
         if name not in self.machines.drivers:
             raise NotFound(f"there is no machine {name!r}", hint="`tow machines` lists them")
         return self.machines.drivers[name]
+
+
+def _access(cluster: Cluster) -> str:
+    """Where a cluster is reached that is not a mere list of machines."""
+    if isinstance(cluster, MachinesCluster):
+        return ""
+    return cluster.url if isinstance(cluster, ServerCluster) else cluster.host
 
 
 def login_of(driver: Driver) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ async def examine(desk: Desk, cwd: str | None, cluster: str | None) -> AsyncIter
             for step in _accepting(desk, driver):
                 yield {**step, "cluster": name}
             if is_access_node and driver.link is not None:
-                yield {**await _slurm(desk, name), "cluster": name}
+                yield {**await examine_slurm(desk, name), "cluster": name}
 
 
 async def examine_machine(driver: Driver, is_access_node: bool = False) -> AsyncIterator[Step]:
@@ -84,7 +84,8 @@ def _accepting(desk: Desk, driver: Driver) -> list[Step]:
     return [_step("", driver.name, "jobs", None, closed)] if closed else []
 
 
-async def _slurm(desk: Desk, cluster: str) -> Step:
+async def examine_slurm(desk: Desk, cluster: str) -> Step:
+    """Whether the Slurm behind an access node answers, and what it has."""
     try:
         return _step("", cluster, "Slurm", True, await desk.clusters.slurm.about(cluster))
     except (HostError, AgentError) as error:

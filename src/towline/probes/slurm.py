@@ -160,15 +160,16 @@ def read_site(text: str) -> Site:
 # --- numbers of arrays -------------------------------------------------------------------------
 
 
-def spans(numbers: Iterable[int]) -> str:
-    """1, 2, 3, 7 -> `1-3,7`."""
+def spans(numbers: Iterable[int], width: int = 1) -> str:
+    """1, 2, 3, 7 -> `1-3,7`; with zeros in front where numbers are written so wide."""
     found: list[list[int]] = []
     for number in sorted(set(numbers)):
         if found and found[-1][1] == number - 1:
             found[-1][1] = number
         else:
             found.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+    words = ([f"{number:0{width}d}" for number in sorted({*ends})] for ends in found)
+    return ",".join(map("-".join, words))
 
 
 def joined(ids: Iterable[str]) -> list[str]:
@@ -188,64 +189,6 @@ def _state(text: str) -> str:
     """`CANCELLED by 1000` and `CANCELLED+` are both CANCELLED."""
     words = text.split()
     return words[0].rstrip("+").upper() if words else "UNKNOWN"
-
-
-# --- nodes: sinfo ------------------------------------------------------------------------------
-
-
-class Node(Struct, frozen=True):
-    name: str
-    state: str
-    cpus: int
-    mem_mb: int
-    #: Kind of GPU -> how many; the kind is empty where the site names none.
-    gpus: dict[str, int] = {}
-
-
-_NODE_FIELDS = "%N|%T|%c|%m|%G"
-
-
-def node_words() -> list[str]:
-    return ["sinfo", "--noheader", "--Node", f"--format={_NODE_FIELDS}"]
-
-
-def read_nodes(text: str) -> list[Node]:
-    """Every node once, though it is in several partitions."""
-    found: dict[str, Node] = {}
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split("|")]
-        if len(fields) != 5 or not fields[2].isdigit():
-            continue
-        name, state, cpus, mem, gres = fields
-        mem_mb = int(mem.rstrip("+")) if mem.rstrip("+").isdigit() else 0
-        found[name] = Node(name, state, int(cpus), mem_mb, gpus_of(gres))
-    return list(found.values())
-
-
-def gpus_of(gres: str) -> dict[str, int]:
-    """`gpu:a100:4(S:0-1),shard:8` -> {"a100": 4}."""
-    found: dict[str, int] = {}
-    for part in re.sub(r"\([^)]*\)", "", gres).split(","):
-        words = part.strip().split(":")
-        if words[0] == "gpu" and words[-1].isdigit():
-            kind = words[1] if len(words) > 2 else ""
-            found[kind] = found.get(kind, 0) + int(words[-1])
-    return found
-
-
-def expand(nodes: str) -> list[str]:
-    """`h[2-3,7],x1` -> h2, h3, h7, x1; what is not understood stays as it is."""
-    found = []
-    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,\[]*)*", nodes):
-        named = re.fullmatch(r"([^\[]*)\[([\d,-]+)\]([^\[]*)", part)
-        if named is None:
-            found.append(part)
-            continue
-        for span in named[2].split(","):
-            first, _, last = span.partition("-")
-            numbers = range(int(first), int(last or first) + 1)
-            found += [f"{named[1]}{n:0{len(first)}d}{named[3]}" for n in numbers]
-    return found
 
 
 # --- what the words mean -----------------------------------------------------------------------

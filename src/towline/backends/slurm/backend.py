@@ -22,7 +22,8 @@ from towline.errors import AgentError, HostError, Impossible, NotFound
 from towline.model.events import ProcessEnded
 from towline.model.job import Ending, Job, Queueing, State, key_of
 from towline.model.request import Request
-from towline.probes.slurm import Node, complaint, expected, is_full, is_passing, was_killed
+from towline.probes.slurm import complaint, expected, is_full, is_passing, was_killed
+from towline.probes.slurm_nodes import Node
 
 #: A person waits for the answer; a Slurm that is too busy for it takes the job later.
 _CHECK_S = 10.0
@@ -163,23 +164,27 @@ class Slurm:
             return f"it goes into Slurm's queue: {expected(error)}" if error else ""
         raise Impossible(
             f"{cluster}: Slurm would refuse it: {complaint(error)}",
-            hint=await self._what_there_is(queue) or "-o NAME=VALUE sets options of sbatch",
+            hint=await self._what_there_is(cluster) or "-o NAME=VALUE sets options of sbatch",
         )
 
-    async def _what_there_is(self, queue: Queue) -> str:
+    async def _what_there_is(self, cluster: str) -> str:
         try:
-            link = await queue.driver.reach(timeout_s=5.0, patient=False)
-            nodes = await queue.commands.list_nodes(link)
+            nodes = await self.nodes(cluster)
         except (HostError, AgentError, SlurmSilent):
             return ""
         return f"its nodes have {_largest(nodes)}" if nodes else ""
+
+    async def nodes(self, cluster: str) -> list[Node]:
+        """SlurmSilent where it gives no answer."""
+        queue = self.queues[cluster]
+        return await queue.commands.list_nodes(await queue.driver.reach(5.0, patient=False))
 
     async def about(self, cluster: str) -> str:
         """Which Slurm it is and what it has, in a line; SlurmSilent where it gives no answer."""
         queue = self.queues[cluster]
         link = await queue.driver.reach(timeout_s=20.0, patient=False)
         version = await queue.commands.version(link)
-        nodes = await queue.commands.list_nodes(link)
+        nodes = await self.nodes(cluster)
         has = f", with {_largest(nodes)}" if nodes else ""
         return f"{version}, {len(nodes)} node{'s' * (len(nodes) != 1)}{has}"
 

@@ -8,7 +8,6 @@ from towline.agent.link import Link
 from towline.backends.driver import Driver
 from towline.probes.slurm import (
     Listed,
-    Node,
     Site,
     account_words,
     complaint,
@@ -16,15 +15,14 @@ from towline.probes.slurm import (
     detail_words,
     has_no_accounting,
     joined,
-    node_words,
     queue_words,
     read_accounts,
     read_details,
-    read_nodes,
     read_plain_number,
     read_queue,
     read_site,
 )
+from towline.probes.slurm_nodes import Node, node_words, read_nodes
 
 _NOT_FOUND = 127
 #: Most numbers named in one command line.

@@ -7,7 +7,7 @@ from towline.cli.engine import Engine
 from towline.cli.here import this_folder
 from towline.cli.login import log_in
 from towline.cli.machine_table import show_machines
-from towline.cli.options import Parser
+from towline.cli.options import Parser, sbatch_options
 from towline.cli.steps import mark
 from towline.cli.table import show_table
 from towline.cli.terminal import printable, say, say_json
@@ -21,6 +21,7 @@ EXAMPLES = """
 tow clusters
 tow clusters add lab gpu1 me@10.0.0.5:2222
 tow clusters add lab gpu1 --setup 'source env/bin/activate'
+tow clusters add cedar --slurm me@cedar.example.org -o account=def-x
 tow clusters remove lab
 """
 
@@ -30,7 +31,8 @@ def parser() -> Parser:
         "clusters",
         "[list | add NAME MACHINE... | remove NAME] [options]",
         "List, add and remove clusters. A machine is a name from ~/.ssh/config, user@host:port,\n"
-        "or `this` machine; adding a cluster looks at each and shows what it found.",
+        "or `this` machine; adding a cluster looks at each and shows what it found. A Slurm is\n"
+        "added by its access node: tow clusters add NAME --slurm MACHINE.",
         EXAMPLES,
     )
     parser.add_argument(
@@ -38,7 +40,10 @@ def parser() -> Parser:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="the cluster's name")
     parser.add_argument("machines", nargs="*", metavar="MACHINE", help="its machines")
+    parser.add_argument("--slurm", metavar="MACHINE", help="it is the Slurm with this access node")
+    parser.add_sbatch_option("Slurm: an option of sbatch for all its jobs; may be repeated")
     parser.add_argument("--setup", metavar="TEXT", help="shell text to run before each of its jobs")
+    parser.add_argument("--folder", metavar="PATH", help="where its jobs live (~/.towline)")
     parser.add_json()
     return parser
 
@@ -57,7 +62,11 @@ def main(args: list[str]) -> int:
         if options.machines:
             asking.error("`remove` takes one cluster at a time")
         return _remove(engine, options)
-    if not options.machines:
+    if options.option and not options.slurm:
+        asking.error("-o gives options of sbatch, so it goes with --slurm")
+    if options.slurm and options.machines:
+        asking.error("a Slurm knows its machines itself: name only its access node")
+    if not (options.machines or options.slurm):
         asking.error("which machines? tow clusters add NAME MACHINE...")
     return _add(engine, options)
 
@@ -71,7 +80,7 @@ def _list(engine: Engine, json: bool) -> int:
         [
             str(cluster["name"]) + (" (default)" if cluster.get("default") else ""),
             str(cluster["kind"]),
-            ", ".join(cluster.get("machines") or []),
+            ", ".join(cluster.get("machines") or [cluster.get("host") or ""]),
             str(cluster.get("from") or ""),
         ]
         for cluster in answer["clusters"]
@@ -81,9 +90,11 @@ def _list(engine: Engine, json: bool) -> int:
 
 
 def _add(engine: Engine, options: Namespace) -> int:
-    body = {"name": options.name, "machines": options.machines}
-    if options.setup is not None:
-        body["setup"] = options.setup
+    body: dict[str, Any] = {"name": options.name, "machines": options.machines}
+    chosen = {name: getattr(options, name) for name in ("slurm", "setup", "folder")}
+    body.update({name: value for name, value in chosen.items() if value is not None})
+    if options.option:
+        body["options"] = sbatch_options(options)
     logins = []
     machines: list[dict[str, Any]] = []
     for header, _ in engine.frames("POST", "/v1/clusters", body):

@@ -19,7 +19,8 @@ def parser() -> Parser:
     parser = Parser(
         "machines",
         "[options]",
-        "List machines with the CPUs, memory and GPUs that are free on them now.",
+        "List machines, and the nodes of a Slurm, with the CPUs, memory and GPUs that are free\n"
+        "on them now.",
         EXAMPLES,
     )
     parser.add_argument("-c", "--cluster", metavar="NAME", help="only machines of this cluster")

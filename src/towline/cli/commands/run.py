@@ -7,7 +7,7 @@ import os
 from towline.cli.engine import Engine
 from towline.cli.here import this_folder
 from towline.cli.jobs import job_number
-from towline.cli.options import Parser, split_command
+from towline.cli.options import Parser, sbatch_options, split_command
 from towline.cli.terminal import say, say_json
 from towline.errors import UsageError
 
@@ -97,14 +97,7 @@ def parser() -> Parser:
 
 
 def _add_queue_options(parser: Parser) -> None:
-    parser.add_argument(
-        "-o",
-        "--option",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="Slurm: an option of sbatch, e.g. partition=gpu; may be repeated",
-    )
+    parser.add_sbatch_option("Slurm: an option of sbatch, e.g. partition=gpu; may be repeated")
     for name, (flags, metavar, text) in FOR_QUEUES.items():
         parser.add_argument(*flags, dest=name, metavar=metavar, help=text)
     parser.add_argument(
@@ -165,10 +158,7 @@ def _queue_ask(options: Namespace) -> dict[str, Any]:
     """What is for clusters with a queue of their own."""
     found = {name: value for name in FOR_QUEUES if (value := getattr(options, name)) is not None}
     if options.option:
-        found["options"] = {}
-        for text in options.option:
-            name, equals, value = text.partition("=")
-            found["options"][name] = value if equals else "true"
+        found["options"] = sbatch_options(options)
     if options.requeue:
         found["requeue"] = True
     return found

@@ -7,21 +7,35 @@ import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.response import Stream
 
+from towline.backends.slurm.options import option_names
 from towline.config.edit import add_cluster, remove_cluster
-from towline.config.settings import SlurmCluster
+from towline.config.settings import MachinesCluster, SlurmCluster
 from towline.engine.ask import checked_folder
 from towline.engine.desk import Desk, login_of
-from towline.engine.doctor import examine
+from towline.engine.doctor import examine, examine_slurm
 from towline.engine.follow import Frame
-from towline.errors import HostError, TowlineError
+from towline.errors import HostError, TowlineError, UsageError
 from towline.server.wire import answer, body_as, frames
 
 
 class NewCluster(msgspec.Struct, forbid_unknown_fields=True):
+    """One of `machines`, or the Slurm behind an access node, with its `options`."""
+
     name: str
-    machines: list[str]
+    machines: list[str] = []
+    slurm: str = ""
+    options: dict[str, str] = {}
     setup: str = ""
+    folder: str = SlurmCluster().folder
     cwd: str = "/"
+
+    def settings(self) -> MachinesCluster | SlurmCluster:
+        if not self.slurm:
+            return MachinesCluster([*self.machines], setup=self.setup, folder=self.folder)
+        if self.machines:
+            raise UsageError("a Slurm knows its machines itself: name only its access node")
+        option_names(self.options)
+        return SlurmCluster(self.slurm, self.setup, {**self.options}, self.folder)
 
 
 class SlurmAsk(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,7 +64,7 @@ async def add(request: Request[Any, Any, Any]) -> Stream:
     """Write a cluster into the user's configuration, meet its machines, show what was found."""
     desk: Desk = request.app.state.desk
     new = await body_as(request, NewCluster)
-    add_cluster(desk.paths.config_file, new.name, new.machines, new.setup)
+    add_cluster(desk.paths.config_file, new.name, new.settings())
 
     async def stream() -> AsyncIterator[Frame]:
         _, drivers = desk.intake.join(None, new.name)
@@ -65,7 +79,9 @@ async def add(request: Request[Any, Any, Any]) -> Stream:
                 if login := login_of(driver):
                     step["login"] = login
             yield {"step": step}, b""
-        yield {"machines": [desk.machine_view(driver) for driver in drivers]}, b""
+            if new.slurm and step["ok"]:
+                yield {"step": await examine_slurm(desk, new.name)}, b""
+        yield {"machines": await desk.whats_free.behind(drivers)}, b""
         yield {"done": True}, b""
 
     return frames(stream())
@@ -99,7 +115,7 @@ async def remove(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
 async def list_machines(request: Request[Any, Any, Any]) -> Response[bytes]:
     desk: Desk = request.app.state.desk
     cluster = request.query_params.get("cluster") or None
-    return answer({"machines": await desk.machine_list(_cwd(request), cluster)})
+    return answer({"machines": await desk.whats_free.of_clusters(_cwd(request), cluster)})
 
 
 @get("/v1/machines/login")

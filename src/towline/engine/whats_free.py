@@ -1,0 +1,138 @@
+"""Machines, and the nodes of clusters that have their own queue, with what is free on them now."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from towline.backends.driver import Driver
+from towline.backends.machines import Machines
+from towline.backends.slurm.commands import SlurmSilent
+from towline.core.usage import usage_of
+from towline.engine.ask import cluster_of
+from towline.engine.clusters import Clusters
+from towline.engine.engine import Engine
+from towline.engine.intake import Intake
+from towline.errors import AgentError, HostError
+from towline.model.machine import Machine
+from towline.probes.slurm_nodes import Node
+
+View = dict[str, Any]
+#: How long a look at the machines waits for one; and for one that did not answer before.
+_LOOK_S, _LOOK_AGAIN_S = 8.0, 2.0
+
+
+class WhatsFree:
+    def __init__(
+        self, engine: Engine, machines: Machines, clusters: Clusters, intake: Intake
+    ) -> None:
+        self.engine = engine
+        self.machines = machines
+        self.clusters = clusters
+        self.intake = intake
+
+    async def of_clusters(self, cwd: str | None, cluster: str | None) -> list[View]:
+        """Those of all clusters, or of one."""
+        config = self.intake.config(cwd, cluster)
+        names = [cluster_of(cluster, config)[0]] if cluster else list(config.clusters)
+        drivers: dict[str, Driver] = {}
+        for name in names:
+            drivers |= {driver.name: driver for driver in self.intake.join(cwd, name)[1]}
+        tries = [
+            driver.reach(_LOOK_AGAIN_S if driver.error else _LOOK_S, patient=False)
+            for driver in drivers.values()
+            if driver.link is None
+        ]
+        await asyncio.gather(*tries, return_exceptions=True)
+        return await self.behind(drivers.values())
+
+    async def behind(self, drivers: Iterable[Driver]) -> list[View]:
+        """What does the work: the machines themselves, or the nodes behind an access node."""
+        found = await asyncio.gather(*map(self._behind, drivers))
+        return [view for views in found for view in views]
+
+    async def _behind(self, driver: Driver) -> list[View]:
+        if driver.name not in self.clusters.slurm.queues:
+            return [self._machine(driver)]
+        access = self._machine(driver) | {"clusters": [driver.name]}
+        if driver.link is None:
+            return [access]
+        try:
+            nodes = await self.clusters.slurm.nodes(driver.name)
+        except (HostError, AgentError, SlurmSilent) as error:
+            return [access | {"state": "offline", "reason": str(error)}]
+        jobs = self._jobs_by_node(driver.name)
+        return [_node(node, driver, jobs.get(node.name, [])) for node in nodes]
+
+    def _jobs_by_node(self, cluster: str) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for job in self.engine.core.jobs.values():
+            if job.spec.cluster == cluster and job.attempt is not None:
+                for node in job.attempt.machines():
+                    found.setdefault(node, []).append(job.id)
+        return found
+
+    def _machine(self, driver: Driver) -> View:
+        member = self.machines.members[driver.name]
+        seen = self.machines.seen.get(driver.name)
+        found: View = {
+            "name": driver.name,
+            "clusters": sorted(member.clusters),
+            "state": driver.channel.state,
+            "reason": driver.error.text if driver.error else "",
+            "hint": driver.error.hint if driver.error else "",
+            "closed": self.engine.core.scheduler.closed(driver.name),
+            "jobs": sorted({wanted.job for wanted in driver.wanted.values()}),
+            "seen": driver.channel.since,
+        }
+        return found | (self._capacity(seen) if seen else {"cpus": None, "gpus": []})
+
+    def _capacity(self, seen: Machine) -> View:
+        ours = usage_of(self.engine.core.scheduler.pool, seen.name)
+        gpus = []
+        for gpu in seen.gpus:
+            users = [f"job {job}" for job in ours.gpu_jobs.get(gpu.index, ())]
+            if gpu.claimed_by:
+                users.append(f"jobs of {gpu.claimed_by}")
+            elif gpu.foreign_mem_mb > 0:
+                users.append("other programs")
+            taken = gpu.foreign_mem_mb + ours.gpu_mem_mb.get(gpu.index, 0)
+            gpus.append(
+                {
+                    "index": gpu.index,
+                    "model": gpu.model,
+                    "mem_mb": gpu.mem_mb,
+                    "free_mb": max(0, gpu.mem_mb - taken),
+                    "util": gpu.foreign_util,
+                    "used_by": ", ".join(users),
+                }
+            )
+        return {
+            "cpus": seen.cpus,
+            "cpus_free": max(0.0, round(seen.cpus - seen.foreign_cpus - ours.cpus, 1)),
+            "mem_mb": seen.mem_mb,
+            "mem_free_mb": max(0, seen.mem_mb - seen.foreign_mem_mb - ours.mem_mb),
+            "gpus": gpus,
+        }
+
+
+def _node(node: Node, access: Driver, jobs: list[int]) -> View:
+    """A node like a machine; its queue says of GPUs only how many of a kind there are."""
+    return {
+        "name": node.name,
+        "node": True,
+        "clusters": [access.name],
+        "state": "offline" if node.down else "online",
+        "reason": node.down,
+        "hint": "",
+        "closed": node.closed,
+        "jobs": jobs,
+        "seen": access.channel.since,
+        "cpus": node.cpus,
+        "cpus_free": node.cpus_free,
+        "mem_mb": node.mem_mb,
+        "mem_free_mb": node.mem_free_mb,
+        "gpus": [
+            {"model": kind or "GPU", "count": count, "free": node.gpus_free[kind]}
+            for kind, count in node.gpus.items()
+        ],
+    }

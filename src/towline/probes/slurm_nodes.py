@@ -1,0 +1,92 @@
+"""The nodes of a Slurm, as `scontrol` prints them. Pure."""
+
+import re
+
+from msgspec import Struct
+
+#: What a node may be besides what it does: flags behind a `+`, and signs behind its state.
+_DOWN = frozenset({"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "UNKNOWN", "FUTURE"})
+_CLOSED = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "RESERVED", "REBOOT", "BLOCKED"})
+_SIGNS = "*~#!%$@^-"
+_UNKNOWN = frozenset({"", "(null)", "N/A"})
+
+
+class Node(Struct, frozen=True):
+    name: str
+    cpus: int
+    mem_mb: int
+    #: Kind of GPU -> how many; the kind is empty where the site names none.
+    gpus: dict[str, int] = {}
+    cpus_free: int = 0
+    mem_free_mb: int = 0
+    gpus_free: dict[str, int] = {}
+    #: Why nothing starts on it, and why nothing can run on it; empty when that is not so.
+    closed: str = ""
+    down: str = ""
+
+
+def node_words() -> list[str]:
+    return ["scontrol", "--oneliner", "--details", "show", "node"]
+
+
+def read_nodes(text: str) -> list[Node]:
+    return [node for line in text.splitlines() if (node := _node(line)) is not None]
+
+
+def _node(line: str) -> Node | None:
+    facts = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", line))
+    cpus = _number(facts.get("CPUEfctv") or facts.get("CPUTot", ""))
+    if "NodeName" not in facts or not cpus:
+        return None
+    mem_mb, gpus = _number(facts.get("RealMemory", "")), gpus_of(facts.get("Gres", ""))
+    used = gpus_of(facts.get("GresUsed", ""))
+    closed, down = _standing(facts.get("State", ""), _reason(line))
+    return Node(
+        facts["NodeName"],
+        cpus,
+        mem_mb,
+        gpus,
+        max(0, cpus - _number(facts.get("CPUAlloc", ""))),
+        max(0, mem_mb - _number(facts.get("AllocMem", ""))),
+        {kind: max(0, count - used.get(kind, 0)) for kind, count in gpus.items()},
+        closed,
+        down,
+    )
+
+
+def _standing(state: str, reason: str) -> tuple[str, str]:
+    """Why nothing starts there, and why nothing can run there."""
+    words = {word.rstrip(_SIGNS) for word in state.upper().split("+")}
+    if "*" in state:
+        words.add("NOT_RESPONDING")
+    said = f": {reason}" if reason else ""
+    if down := sorted(words & _DOWN):
+        return "", f"Slurm calls it {_in_words(down)}{said}"
+    if closed := sorted(words & _CLOSED):
+        return f"Slurm calls it {_in_words(closed)}{said}", ""
+    return "", ""
+
+
+def _in_words(states: list[str]) -> str:
+    return " and ".join(state.lower().replace("_", " ") for state in states)
+
+
+def _reason(line: str) -> str:
+    """`Reason=bad disk [root@2026-11-16T07:04:00]` -> bad disk."""
+    found = re.search(r"\sReason=(.*?)\s*(?:\[[^\]]*\].*)?$", line)
+    return "" if found is None or found[1] in _UNKNOWN else found[1]
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def gpus_of(gres: str) -> dict[str, int]:
+    """`gpu:a100:4(S:0-1),shard:8` -> {"a100": 4}."""
+    found: dict[str, int] = {}
+    for part in re.sub(r"\([^)]*\)", "", gres).split(","):
+        words = part.strip().split(":")
+        if words[0] == "gpu" and words[-1].isdecimal():
+            kind = words[1] if len(words) > 2 else ""
+            found[kind] = found.get(kind, 0) + int(words[-1])
+    return found
