@@ -109,6 +109,35 @@ def write_whole(path, data, mode=0o600):
     os.rename(beside, path)
 
 
+def write_first(path, data):
+    """False when it was there already; whoever finds it there finds all of it."""
+    beside = "%s.%s.%d.first" % (path, os.uname().nodename, os.getpid())
+    write_whole(beside, data)
+    try:
+        os.link(beside, path)
+        return True
+    except FileExistsError:
+        # A network file system may have done it, and lost the answer.
+        return os.stat(beside).st_nlink > 1
+    except OSError:
+        return create(path, data)  # a file system without hard links
+    finally:
+        os.unlink(beside)
+
+
+def create(path, data):
+    """The same in two steps: who is killed between them leaves an empty file."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+    return True
+
+
 def write_all(fd, data):
     view = memoryview(data)
     while view:

@@ -48,13 +48,7 @@ class Attempt:
         """True when this run is the one that counts."""
         path = self.folder + "/claim"
         mine = b"%s %d %s\n" % (self.id.encode(), self.run, self.array.encode())
-        try:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            return self.claim_again(path, mine)
-        with os.fdopen(fd, "wb") as file:
-            file.write(mine)
-        return True
+        return record.write_first(path, mine) or self.claim_again(path, mine)
 
     def claim_again(self, path, mine):
         with open(path, "rb") as file:

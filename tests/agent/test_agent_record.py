@@ -1,0 +1,59 @@
+"""Files of which only the first counts: whoever loses finds all of what the winner wrote."""
+
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from towline.agent.remote import record
+
+
+def race(path: Path, runners: int) -> list[bool]:
+    """Processes, not threads: each has a number of its own."""
+
+    def run(number: int) -> bool:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if record.write_first(str(path), b"%d\n" % number * 1000) else 1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    with ThreadPoolExecutor(runners) as pool:
+        return list(pool.map(run, range(runners)))
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_of_many_one_is_first_and_nothing_else_is_left(tmp_path: Path) -> None:
+    won = race(tmp_path / "claim", 16)
+    assert won.count(True) == 1
+    assert (tmp_path / "claim").read_bytes() == b"%d\n" % won.index(True) * 1000
+    assert os.listdir(tmp_path) == ["claim"]
+
+
+def test_a_link_that_was_made_though_its_answer_was_lost_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def lossy(source: str, target: str) -> None:
+        link(source, target)
+        raise FileExistsError(errno.EEXIST, "so it is")
+
+    monkeypatch.setattr(os, "link", lossy)
+    assert record.write_first(str(tmp_path / "claim"), b"mine")
+    monkeypatch.undo()
+    assert not record.write_first(str(tmp_path / "claim"), b"theirs")
+    assert (tmp_path / "claim").read_bytes() == b"mine"
+
+
+def test_a_file_system_without_hard_links_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(source: str, target: str) -> None:
+        raise PermissionError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    assert record.write_first(str(tmp_path / "claim"), b"mine")
+    assert not record.write_first(str(tmp_path / "claim"), b"theirs")
+    assert (tmp_path / "claim").read_bytes() == b"mine" and os.listdir(tmp_path) == ["claim"]
