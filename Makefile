@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Hundreds of programs are started from these sources: each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test quick lint bench clean parts
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
+LONGEST_PAUSE_S = 1.0
 
 
 class TooLate(AssertionError):
@@ -17,11 +18,15 @@ def wait_until(
     on_timeout: Callable[[], object] | None = None,
     every: float = 0.02,
 ) -> Answer:
-    """Call `condition` until its answer is true, and return that answer."""
+    """Call `condition` until its answer is true, and return that answer.
+
+    What takes long to look at is looked at less often: the looks would take what they wait for.
+    """
     deadline = time.monotonic() + timeout
     while True:
         # One look after the deadline: a busy machine must not turn a late look into a failure.
-        late = time.monotonic() >= deadline
+        began = time.monotonic()
+        late = began >= deadline
         answer = condition()
         if answer:
             return answer
@@ -29,4 +34,5 @@ def wait_until(
             seen = f"\n{on_timeout()}" if on_timeout else f"; last answer: {answer!r}"
             name = getattr(condition, "__qualname__", repr(condition))
             raise TooLate(f"waited {timeout:g} s for {name}{seen}")
-        time.sleep(every)
+        took = time.monotonic() - began
+        time.sleep(max(every, min(2 * took, LONGEST_PAUSE_S)))
