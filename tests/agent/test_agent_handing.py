@@ -171,6 +171,29 @@ def test_an_attempt_that_was_forgotten_does_not_run_after_all(agent: Driver) -> 
     assert not (agent.root / "runs").exists()
 
 
+def test_an_attempt_that_is_given_up_is_written_down_and_does_not_run_after_all(
+    agent: Driver,
+) -> None:
+    hand_over(agent, "sh", "-c", "echo x >> ../../../runs")
+    agent.call("conclude_handed", keys=[KEY], lost={f"{KEY}-0": "its node failed"})
+    assert state(agent)["state"] == "ended"
+    assert state(agent)["ending"]["cause"] == "lost"
+    assert state(agent)["ending"]["text"] == "its node failed"
+    assert run(agent).wait(timeout=30) != 0
+    assert not (agent.root / "runs").exists()
+    assert agent.call("forget", keys=[f"{KEY}-0"])["forgotten"] == [f"{KEY}-0"]
+
+
+def test_an_attempt_that_runs_though_it_was_given_up_tells_its_end(agent: Driver) -> None:
+    hand_over(agent, "sh", "-c", "sleep 1; exit 3")
+    running = run(agent)
+    wait_until(lambda: state(agent)["state"] == "running")
+    agent.call("conclude_handed", keys=[KEY], lost={f"{KEY}-0": "nobody knows", "other-1-1-0": ""})
+    assert state(agent)["ending"]["text"] == "nobody knows"
+    assert running.wait(timeout=30) == 3
+    assert state(agent)["ending"]["code"] == 3
+
+
 def test_an_array_goes_after_the_last_of_its_tasks(agent: Driver) -> None:
     keys = [f"engine-{job}-1" for job in (1, 2)]
     specs = {str(n): {"key": f"{key}-0", "argv": ["true"]} for n, key in enumerate(keys)}

@@ -30,6 +30,8 @@ class Cedar:
         self.killed_by = 0
         #: When its controller was started; it is noon.
         self.booted = "2026-11-01T12:00:00"
+        #: Ends that were to be written down over there.
+        self.lost: dict[str, str] = {}
         #: How often Slurm was asked for its list.
         self.listed = 0
         #: sbatch does its work at once, and answers when this is set.
@@ -46,7 +48,9 @@ class Cedar:
     def _heed(self, fields: dict[str, Any]) -> dict[str, Any]:
         return {}
 
-    _conclude_handed = _heed
+    def _conclude_handed(self, fields: dict[str, Any]) -> dict[str, Any]:
+        self.lost |= fields["lost"]
+        return {}
 
     def _call(self, fields: dict[str, Any]) -> dict[str, Any]:
         out = ""
@@ -218,6 +222,8 @@ def test_attempt_that_began_on_a_node_that_failed_is_lost_and_never_run_again() 
         await scene.until(lambda: scene.ending)
         assert (scene.ending.cause, scene.ending.text) == ("lost", "its node failed")
         assert len(scene.cedar.handed_over) == 1
+        scene.queue.conclude(KEY)
+        await scene.until(lambda: scene.cedar.lost == {f"{KEY}-0": "its node failed"})
 
     play(story)
 
@@ -273,9 +279,9 @@ def test_attempt_that_was_to_be_stopped_is_not_handed_over_again() -> None:
     play(story)
 
 
-@pytest.mark.parametrize(("elsewhere", "old"), [(KEY, []), ("", [KEY])])
+@pytest.mark.parametrize(("elsewhere", "old"), [(KEY, {}), ("", {KEY: {}})])
 def test_news_of_another_cluster_on_the_same_access_node_is_left_to_it(
-    elsewhere: str, old: list[str]
+    elsewhere: str, old: dict[str, dict[str, str]]
 ) -> None:
     async def story(scene: Scene) -> None:
         scene.queue.heard({"event": "handed", "news": {f"{KEY}-0": {"state": "running"}}})

@@ -14,6 +14,7 @@ from towline.backends.slurm.verdicts import (
     is_certain,
     leading,
     never_began,
+    took_too_much,
     was_refused,
 )
 from towline.model.job import Ending
@@ -162,3 +163,13 @@ def test_uptime_of_the_controller_is_known_where_it_tells_both_times() -> None:
 
     assert up("2026-11-16T11:59:00", "2026-11-16T12:00:30") == 90
     assert up("", "") == up("N/A", "2026-11-16T12:00:30") == math.inf
+
+
+def test_what_slurm_killed_for_its_memory_is_told_so_whatever_slurm_calls_it() -> None:
+    step = "slurmstepd-h2: error: StepId=3.batch exceeded memory limit (626671616 > 104857600)"
+    group = "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=3.batch cgroup."
+    newer = "slurmstepd: error: Detected 1 oom_kill event in StepId=3.batch. Some tasks are gone"
+    for said in (f"hello\n{step}, being killed\n", group, newer):
+        ending = ending_by_slurm(Listed("3", "FAILED", exit_code="0:9"), said, True, 5.0)
+        assert (ending.cause, ending.ended) == ("oom", 5.0) and "(--mem)" in ending.text
+    assert not took_too_much("the job itself says: exceeded memory limit\n")

@@ -35,6 +35,7 @@ def test_a_job_whose_processes_all_end_well_is_done() -> None:
         (Ending(signal=9, ended=2.0), 137, "killed by signal 9 (SIGKILL)"),
         (Ending(signal=15, cause="timeout", started=1.0, ended=3.0), 143, "time limit"),
         (Ending(signal=9, cause="oom", ended=2.0), 137, "out of memory"),
+        (Ending(cause="oom", text="killed: too much (--mem)", ended=2.0), None, "killed: too much"),
         (Ending(code=127, cause="not_found", text="command not found: x"), 127, "not found: x"),
         (Ending(code=4, cause="setup", ended=2.0), 4, "set-up failed with exit code 4"),
         (Ending(signal=200, ended=2.0), 328, "unknown"),

@@ -144,3 +144,21 @@ def test_ends_that_only_the_accounts_know(tow: Tow, slurm: AccountedSlurm) -> No
     assert show(tow, gone)["state"] in ("running", "lost")
     ran = (slurm.home("h1") / "runs").read_text().split()
     assert sorted(map(int, ran)) == sorted({gone, *jobs.values()} - {jobs["waits"]})
+
+
+EATS = "import time; eaten = b'x' * 400_000_000; time.sleep(60)"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--mem", "100M"), ("-r", "2:[mem=100M]", "-o", "nodes=2")],
+    ids=["alone", "several"],
+)
+def test_job_that_takes_more_memory_than_it_asked_for_is_told_so(
+    tow: Tow, slurm: AccountedSlurm, words: tuple[str, ...]
+) -> None:
+    configure(tow)
+    job = submit(tow, "-c", "cedar", *words, "python3", "-c", EATS)
+    found = ended(tow, job, timeout=90)
+    assert found["state"] == "failed", found
+    assert "killed because it used more memory than it asked for" in found["reason"]

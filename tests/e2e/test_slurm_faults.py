@@ -210,6 +210,9 @@ def test_job_whose_runner_is_killed_is_lost_not_failed(tow: Tow, slurm: Slurm) -
     found = ended(tow, job, timeout=90)
     assert found["state"] == "lost", found
     assert "no record of how it ended" in found["reason"]
+    # It is written down now: it does not begin after all, and its folder can go.
+    (folder,) = slurm.home("h1").glob(f".towline/jobs/*-{job}-1-0")
+    wait_until((folder / "exit").exists)
 
 
 def test_tmpdir_of_the_access_node_is_not_taken_to_nodes_without_it(tow: Tow, slurm: Slurm) -> None:

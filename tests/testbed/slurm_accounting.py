@@ -1,6 +1,7 @@
 """The same Slurm with accounts: slurmdbd and its database on the access node, for `sacct`.
 
 Its controller forgets jobs within seconds of their end: then only the accounts know how they ended.
+It counts the memory that jobs take, and ends those that take more than they asked for.
 """
 
 from . import disk
@@ -17,6 +18,9 @@ LOG = "/var/log/testbed-accounts.log"
 _SETTINGS = {
     "MinJobAge": "2",
     "AccountingStorageType": "accounting_storage/slurmdbd",
+    "JobAcctGatherType": "jobacct_gather/linux",
+    "JobAcctGatherFrequency": "task=1",
+    "JobAcctGatherParams": "OverMemoryKill",
 }
 _DBD = f"""\
 AuthType=auth/munge
@@ -96,8 +100,6 @@ class AccountedSlurm(Slurm):
 
 
 def _accounted(config: str) -> str:
-    lines = []
-    for line in config.splitlines():
-        name, _, _ = line.partition("=")
-        lines.append(f"{name}={_SETTINGS[name]}" if name in _SETTINGS else line)
-    return "\n".join(lines) + "\n"
+    kept = [line for line in config.splitlines() if line.partition("=")[0] not in _SETTINGS]
+    ours = [f"{name}={value}" for name, value in _SETTINGS.items()]
+    return "\n".join([*kept, *ours]) + "\n"

@@ -155,8 +155,7 @@ def describe(ending: Ending) -> str:
     if ending.cause == "timeout":
         return "stopped at its time limit"
     if ending.cause == "oom":
-        used = f", when {ending.text}" if ending.text.startswith("it used") else ""
-        return f"killed because the machine ran out of memory{used}; ask for more with --mem"
+        return _out_of_memory(ending.text)
     if ending.cause == "setup":
         return f"set-up failed with exit code {ending.code}" + (
             f": {ending.text}" if ending.text else ""
@@ -170,6 +169,14 @@ def describe(ending: Ending) -> str:
     if ending.code is not None:
         return f"exit code {ending.code}"
     return ending.cause or "unknown"
+
+
+def _out_of_memory(text: str) -> str:
+    """Of itself a machine says at most how much was used; a queue says all in its own words."""
+    if text and not text.startswith("it used"):
+        return text
+    used = f", when {text}" if text else ""
+    return f"killed because the machine ran out of memory{used}; ask for more with --mem"
 
 
 def _signal_name(number: int) -> str:

@@ -12,6 +12,7 @@ import os
 
 from . import record, states
 from .calling import Calls
+from .endings import ending
 from .home import checked_key
 from .refusal import Refusal
 from .specs import checked_spec, packed
@@ -181,13 +182,28 @@ class Handing:
         return None
 
     def conclude(self, request, _blob):
-        """Nobody asks for these any more: their news can go."""
+        """Nobody asks for these any more: their news can go, and those that are lost stay so."""
+        for key, text in (request.get("lost") or {}).items():
+            self.write_down(checked_key(key), text)
         gone = {checked_key(key) for key in request.get("keys") or ()}
         for folder in {self.home.news(key) for key in gone}:
             for name in os.listdir(folder) if os.path.isdir(folder) else ():
                 if name.rpartition(".")[0].rpartition("-")[0] in gone:
                     os.unlink(folder + "/" + name)
         return {}
+
+    def write_down(self, key, text):
+        """The end of a process that left no record of it; one that ends by itself says better."""
+        folder = self.home.job(key)
+        life = record.open_life(folder, create=False) if os.path.isdir(folder) else None
+        if life is None:
+            return
+        try:
+            spec = record.read_life(life).get("spec")
+            if spec is not None and record.read_exit(folder) is None:
+                record.write_exit(folder, life, ending("lost", text), packed(spec))
+        finally:
+            os.close(life)
 
 
 def checked_specs(request):

@@ -275,11 +275,16 @@ class Steps:
 
     def result(self):
         count = self.attempt.order["processes"]
-        ends = [
-            record.read_exit(self.attempt.home.job(self.attempt.rank_key(n))) for n in range(count)
-        ]
-        bad = [end for end in ends if end is not None and (end.get("code") or end.get("cause"))]
-        return 1 if bad else 0
+        folders = [self.attempt.home.job(self.attempt.rank_key(n)) for n in range(count)]
+        return 0 if all(went_well(folder) for folder in folders) else 1
+
+
+def went_well(folder):
+    """One that left no record was killed with its step, unless it is to go on."""
+    end = record.read_exit(folder)
+    if end is None:
+        return os.path.exists(folder + "/again")
+    return not (end.get("code") or end.get("cause"))
 
 
 def go_on(attempt):

@@ -50,6 +50,8 @@ class Handed(Struct):
     #: What is told of earlier runs than this one is old.
     run: int = 0
     ended: set[int] = field(default_factory=set)
+    #: Of processes whose end no file tells: what is said of it.
+    verdicts: dict[str, str] = field(default_factory=dict)
     #: Endings of processes that Slurm stopped: it is still to say why.
     evicted: dict[int, Ending] = field(default_factory=dict)
     #: When the last of them was seen to begin, and when Slurm last knew of the attempt.

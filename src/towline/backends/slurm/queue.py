@@ -48,7 +48,8 @@ class Queue:
         self.commands = Commands(driver)
         self.sending = Sending(self)
         self._stopping: list[Handed] = []
-        self.concluded: list[str] = []
+        #: Attempts that nobody asks for any more, each with the ends that no file tells.
+        self.concluded: dict[str, dict[str, str]] = {}
         self.tasks = Tasks(name)
         self.watch = Watch(self)
         self.tasks.spawn(self.watch.for_ever())
@@ -89,8 +90,8 @@ class Queue:
         self.tasks.spawn(self.cancel(some))
 
     def conclude(self, key: str) -> None:
-        if self.wanted.pop(key, None) is not None:
-            self.concluded.append(key)
+        if (handed := self.wanted.pop(key, None)) is not None:
+            self.concluded[key] = handed.verdicts
             self.sending.ended()
             self.watch.soon()
 
@@ -123,7 +124,7 @@ class Queue:
                 self._found(handed, int(rank), seen)
             elif not self.is_wanted(whole):
                 # Two clusters may share an access node and a folder there: only old news goes.
-                self.concluded.append(whole)
+                self.concluded.setdefault(whole, {})
 
     def _silence(self) -> str:
         error = self.driver.error
@@ -220,5 +221,8 @@ class Queue:
             self.report(ProcessEnded(handed.job, handed.attempt, rank, ending))
 
     def end_all(self, handed: Handed, ending: Ending) -> None:
+        """By our own or Slurm's word; that is written down, so that none of it begins after all."""
         for rank in range(handed.count):
+            if rank not in handed.ended:
+                handed.verdicts[f"{handed.key}-{rank}"] = ending.text or ending.cause
             self.end(handed, rank, ending)

@@ -16,6 +16,8 @@ EVICTED = "evicted"
 _NO_OUTPUT = "0:53"
 #: Ends that are no fault of the job: one that had not begun can begin elsewhere.
 _OF_THE_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"})
+#: As Slurm's own programs say on a node that a job took more memory than it may.
+_TOO_MUCH = ("exceeded memory limit", "exceeded job memory", "exceeded step memory", "oom_kill ")
 _CAUSES = {
     "CANCELLED": "cancelled",
     "REVOKED": "cancelled",
@@ -54,8 +56,16 @@ def is_certain(listed: Listed) -> bool:
     return bool(ENDED.get(listed.state, "") or _trouble_of_the_node(listed))
 
 
+def took_too_much(said: str) -> bool:
+    """Slurm killed it for the memory it took, whatever it calls its end."""
+    lines = (line.lower() for line in said.splitlines() if line.startswith(("slurmstepd", "srun")))
+    return any(sign in line.replace("oom-kill", "oom_kill") for line in lines for sign in _TOO_MUCH)
+
+
 def ending_by_slurm(listed: Listed, said: str, started: bool, now: float) -> Ending:
     """The end of a process that left no record of its own."""
+    if took_too_much(said):
+        return Ending(cause="oom", text=ENDED["OUT_OF_MEMORY"], ended=now)
     text = _trouble_of_the_node(listed)
     if not text:
         text = ENDED.get(listed.state, "") or _unexplained(listed)

@@ -18,6 +18,7 @@ from towline.backends.slurm.verdicts import (
     is_waiting,
     leading,
     never_began,
+    took_too_much,
     was_refused,
 )
 from towline.errors import AgentError, HostError
@@ -95,9 +96,10 @@ class Watch:
 
     async def _ask(self, link: Link) -> None:
         queue = self.queue
-        concluded, queue.concluded = queue.concluded, []
+        concluded, queue.concluded = queue.concluded, {}
         if concluded:
-            await link.ask("conclude_handed", keys=concluded)
+            lost = {key: text for told in concluded.values() for key, text in told.items()}
+            await link.ask("conclude_handed", keys=list(concluded), lost=lost)
         asked = [handed for handed in queue.wanted.values() if handed.sent]
         if not asked:
             return
@@ -215,10 +217,10 @@ class Watch:
             if handed.is_over:
                 continue
             one = await self.queue.commands.detail(link, one)
+            told = said.get(handed.key, "")
             running = handed.claimed and not handed.again
-            patience_s = 0.0 if is_certain(one) and not running else _SETTLE_S
-            if time.time() - handed.over_since >= patience_s:
-                told = said.get(handed.key, "")
+            certain = took_too_much(told) or (is_certain(one) and not running)
+            if certain or time.time() - handed.over_since >= _SETTLE_S:
                 ending = ending_by_slurm(one, told, handed.claimed, time.time())
                 self.queue.end_all(handed, ending)
 
