@@ -66,6 +66,16 @@ def test_it_runs_as_on_a_machine_and_its_end_is_told(new_agent: NewAgent, python
     assert out.decode().split() == ["from", "-e", os.uname().nodename, "0"]
 
 
+def test_news_that_are_being_written_are_not_read_yet(agent: Driver) -> None:
+    hand_over(agent, "true")
+    agent.call("heed", prefix="engine")
+    news = agent.root / "news/engine"
+    (news / f"{KEY}-0.0.4711.new").touch()
+    (news / f"{KEY}-0.1").touch()
+    told = agent.wait_for(lambda: agent.pop(lambda h: h.get("event") == "handed"))[0]["news"]
+    assert list(told) == [f"{KEY}-0"]
+
+
 def test_a_second_entry_for_the_same_attempt_does_not_run(agent: Driver) -> None:
     hand_over(agent, "sh", "-c", "echo x >> ../../../runs")
     assert run(agent, "7").wait(timeout=30) == 0

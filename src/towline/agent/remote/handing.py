@@ -155,7 +155,9 @@ class Handing:
             names = os.listdir(self.home.news(self.prefix))
         except OSError:
             return
-        fresh = sorted(name for name in names if name not in self.seen and name[:1] != ".")
+        # What ends otherwise is being written at this moment.
+        whole_ones = (name for name in names if name.rpartition(".")[2].isdigit())
+        fresh = sorted(name for name in whole_ones if name not in self.seen)
         self.seen.update(fresh)
         self.seen.intersection_update(names)
         news = {}
