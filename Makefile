@@ -13,7 +13,7 @@ demo: $(READY)
 
 # The whole suite, against real parts, most of which wait most of the time; fails when a part cannot be started.
 test: $(READY) parts lint
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # The inner loop: everything that needs no real part.
 quick: $(READY)

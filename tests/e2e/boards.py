@@ -64,7 +64,7 @@ def _link(source: Path, target: Path) -> None:
 
     target.parent.mkdir(exist_ok=True)
     if source.is_dir():
-        unseen = shutil.ignore_patterns("__pycache__", "test", "tests")
+        unseen = shutil.ignore_patterns("test", "tests")
         shutil.copytree(source, target, copy_function=one, symlinks=True, ignore=unseen)
     else:
         one(str(source.resolve()), str(target))

@@ -118,6 +118,11 @@ def test_several_jobs_are_shown_in_one_tensorboard_running_or_ended(
     assert '"1-one/runs"' in tags and tags.count('"loss"') == 2
     board.send_signal(signal.SIGTERM)
     assert board.wait(30) == 0
+    killed = tow.popen("tensorboard", str(jobs[0]), env={"PATH": tools})
+    assert killed.stdout is not None
+    url = killed.stdout.readline().strip()
+    killed.kill()
+    wait_until(lambda: not page(url), timeout=30)
     end(tow, jobs[1])
 
 

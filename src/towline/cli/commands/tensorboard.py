@@ -24,6 +24,7 @@ FIRST_PORT, PORTS = 6006, 100
 FETCH_EVERY_S = 2.0
 LOOK_EVERY_S = 0.1
 NOT_INSTALLED = 69
+PR_SET_PDEATHSIG = 1
 EXAMPLES = """
 tow tensorboard 12 13 14
 tow tensorboard 12-20 --logdir runs
@@ -127,7 +128,19 @@ def start(root: str, port: int, log: str) -> Popen[bytes]:
             stdout=sink,
             stderr=sink,
             start_new_session=True,
+            preexec_fn=_ends_with_us(),
         )
+
+
+def _ends_with_us() -> Callable[[], object] | None:
+    """For a program that we start: let it end when we are gone, even if we are killed."""
+    import ctypes
+    import sys
+
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def free_port(wanted: int) -> int:
