@@ -17,7 +17,7 @@ test: $(READY) parts lint
 
 # The inner loop: everything that needs no real part.
 quick: $(READY)
-	$(BIN)/python -m pytest -m "not real and not slow" -x -q -n 2
+	$(BIN)/python -m pytest -m "not real and not slow" --hypothesis-profile=quick -x -q -n 3
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from testbed.bringing_up import brought_up
 from testbed.hosts import Hosts
@@ -14,19 +15,25 @@ from testbed.leftovers import stop_all
 from testbed.slurm import Slurm
 from testbed.tow import Tow
 
+# `make quick` tries fewer random cases than `make test`.
+settings.register_profile("quick", max_examples=20)
+
 #: Folders and files for `make test`, not for the inner loop: their tests start whole Engines or
-#: agents, or try very many random cases.
+#: agents, wait, try very many random cases, or are of commands that other systems had.
 NOT_QUICK = {
     "e2e",
     "agent",
     "test_batch_live.py",
     "test_batches.py",
+    "test_execute_combining.py",
+    "test_execute_output.py",
     "test_filesystem.py",
     "test_follow.py",
     "test_pace.py",
     "test_random_trees.py",
     "test_scheduler_machine.py",
     "test_staging.py",
+    "test_submit.py",
 }
 #: Goes first, beside many tests that mostly wait: it takes longest, and would be alone at the end.
 LONGEST = "test_slurm_kills.py"
