@@ -7,7 +7,8 @@ import time
 
 from verdict import Verdict
 
-NAMES = ("latency", "throughput", "scheduler", "transfer", "batch")
+# A disk that has just lost many files is slow to make new ones: those of `transfer` go last.
+NAMES = ("latency", "throughput", "scheduler", "batch", "transfer")
 #: From the shortest to the longest queue, a decision may become this much dearer: noise of a
 #: shared machine and of memory caches, where a scan would make it a thousand times.
 FLAT = 3.0
