@@ -45,7 +45,7 @@ def gnu_parallel(lab: Lab, count: int) -> float:
     program = shutil.which("parallel")
     if program is None:
         raise SystemExit("batch: there is no GNU parallel to compare with; install it")
-    with TemporaryDirectory(prefix="par-", dir="/tmp") as folder:
+    with TemporaryDirectory(prefix="par-", dir="/var/tmp") as folder:
         ssh = f"ssh -F {lab.hosts.ssh_config} -o ControlMaster=auto -o ControlPath={folder}/%n"
         logins = [f"--sshlogin={CPUS}/{ssh} {name}" for name in MACHINES]
         words = [program, *logins, f"--results={folder}/results", "echo", ":::"]
@@ -114,7 +114,7 @@ def main(echoes: int = ECHOES, lines: int = MANY) -> list[Verdict]:
         peak = lab.peak_mb()
         print(f"  towline {ours:.0f}/s, GNU parallel {parallel:.0f}/s; Engine {peak:.0f} MB")
         found = many(lab, lines)
-    with TemporaryDirectory(prefix="hq-out-", dir="/tmp") as folder:
+    with TemporaryDirectory(prefix="hq-out-", dir="/var/tmp") as folder:
         theirs = hyperqueue(echoes, Path(folder))
     print(f"  HyperQueue {theirs:.0f}/s")
     return [

@@ -124,7 +124,9 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 def a_lab() -> Iterator[Lab]:
     """A warm lab; its hosts, its Engine and its files are gone afterwards."""
     # A short path: that of a unix socket has room for some 100 characters.
-    home = Path(tempfile.mkdtemp(prefix="tow-bench-", dir="/tmp"))
+    # All of a benchmark is here and not in /tmp, where tests delete files by the thousand: ext4 is
+    # slow to make new ones beside those.
+    home = Path(tempfile.mkdtemp(prefix="tow-bench-", dir="/var/tmp"))
     try:
         with Hosts(count=len(MACHINES), inner=False) as hosts:
             lab = Lab(hosts, home)

@@ -55,7 +55,7 @@ def first_output_ms(lab: Lab, argv: Sequence[str]) -> float:
 @contextlib.contextmanager
 def open_connection(lab: Lab) -> Iterator[list[str]]:
     """The words that run a command on the host over a connection that is open already."""
-    with TemporaryDirectory(prefix="mux-", dir="/tmp") as folder:
+    with TemporaryDirectory(prefix="mux-", dir="/var/tmp") as folder:
         ssh = ["ssh", "-F", str(lab.hosts.ssh_config), "-o", f"ControlPath={folder}/%n"]
         master = [*ssh, "-o", "ControlMaster=yes", "-o", "ControlPersist=yes", "-fN", HOST]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}

@@ -46,7 +46,7 @@ def hyperqueue(count: int, output: Path | None = None) -> float:
     """
     words = [str(HERE / "hyperqueue_peer.py"), str(count), str(len(MACHINES)), str(CPUS)]
     words += [str(output)] if output else []
-    with TemporaryDirectory(prefix="hq-", dir="/tmp") as folder:
+    with TemporaryDirectory(prefix="hq-", dir="/var/tmp") as folder:
         ran = subprocess.run(
             [sys.executable, *words],
             # Its workers leave folders behind.
@@ -73,7 +73,7 @@ def gnu_parallel(lab: Lab, count: int) -> float | None:
     program = shutil.which("parallel")
     if program is None:
         return None
-    with TemporaryDirectory(prefix="par-", dir="/tmp") as folder:
+    with TemporaryDirectory(prefix="par-", dir="/var/tmp") as folder:
         ssh = f"ssh -F {lab.hosts.ssh_config} -o ControlMaster=auto -o ControlPath={folder}/%n"
         logins = [f"--sshlogin={CPUS}/{ssh} {name}" for name in MACHINES]
         words = [program, *logins, "true", ":::"]

@@ -244,7 +244,7 @@ def main(rounds: int = ROUNDS) -> list[Verdict]:
     """Measure both, on one host of its own."""
     if not shutil.which("rsync"):
         raise SystemExit("transfer: there is no rsync to compare with; install it")
-    beside = Path(tempfile.mkdtemp(prefix="tow-bench-", dir="/tmp"))
+    beside = Path(tempfile.mkdtemp(prefix="tow-bench-", dir="/var/tmp"))
     before = os.environ.get("TOWLINE_SSH_CONFIG")
     try:
         with Hosts(count=1, inner=False) as hosts:
