@@ -121,6 +121,7 @@ def test_several_jobs_are_shown_in_one_tensorboard_running_or_ended(
     killed = tow.popen("tensorboard", str(jobs[0]), env={"PATH": tools})
     assert killed.stdout is not None
     url = killed.stdout.readline().strip()
+    wait_until(lambda: page(url), timeout=30)
     killed.kill()
     wait_until(lambda: not page(url), timeout=30)
     end(tow, jobs[1])

@@ -49,7 +49,9 @@ def test_nodes_that_take_no_jobs_say_why(tow: Tow, slurm: Slurm) -> None:
     assert access["state"] == "offline" and "controller" in str(access["reason"]).lower()
 
 
-def test_an_option_that_sbatch_does_not_have_is_not_written_down(tow: Tow, slurm: Slurm) -> None:
+def test_an_option_that_is_our_own_is_refused_and_nothing_is_written(
+    tow: Tow, slurm: Slurm
+) -> None:
     wrong = tow("clusters", "add", "cedar", "--slurm", "cedar", "-o", "output=x")
     assert wrong.returncode == 2 and "Towline's own" in wrong.stderr
     assert not (tow.home / "config.toml").exists()
