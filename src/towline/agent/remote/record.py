@@ -122,7 +122,10 @@ def write_first(path, data):
     except OSError:
         return create(path, data)  # a file system without hard links
     finally:
-        os.unlink(beside)
+        try:
+            os.unlink(beside)
+        except OSError:
+            pass  # it is in nobody's way
 
 
 def create(path, data):

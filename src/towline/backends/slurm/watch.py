@@ -96,10 +96,11 @@ class Watch:
 
     async def _ask(self, link: Link) -> None:
         queue = self.queue
-        concluded, queue.concluded = queue.concluded, {}
-        if concluded:
+        if concluded := dict(queue.concluded):
             lost = {key: text for told in concluded.values() for key, text in told.items()}
             await link.ask("conclude_handed", keys=list(concluded), lost=lost)
+            for key in concluded:
+                del queue.concluded[key]
         asked = [handed for handed in queue.wanted.values() if handed.sent]
         if not asked:
             return
