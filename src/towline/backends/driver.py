@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
-
 from towline.agent.link import Link
 from towline.backends.base import Guest, Report
 from towline.backends.channel import Channel
-from towline.backends.staging import Sending, stage
+from towline.backends.messages import Clock, read_ending, read_output
+from towline.backends.outbox import MANY, Outbox, quietly
+from towline.backends.staging import Sending
+from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError
 from towline.hosts.base import Host
 from towline.model.events import MachineGone, ProcessEnded, ProcessStarted
@@ -26,32 +27,6 @@ from towline.model.units import format_duration
 from towline.snapshot.blobs import BlobStore
 
 log = logging.getLogger("towline")
-
-#: Most processes named in one message.
-_MANY = 2000
-
-
-class Wanted(Struct):
-    """One process that should be (or stop being) on this machine."""
-
-    key: str
-    job: int
-    attempt: int
-    rank: int
-    #: What the agent needs to start it. None: it may only be found again, never started (a process
-    #: of a gang whose start an earlier Engine left half done).
-    order: Callable[[], dict[str, Any]] | None
-    #: Ids of the snapshots that must be there first.
-    snapshots: tuple[str, ...] = ()
-    gpus: tuple[int, ...] = ()
-    #: A start went out, or may have gone out before the Engine was killed.
-    sent: bool = False
-    #: Prepared over there, waiting for its sisters.
-    held: bool = False
-    started: bool = False
-    stop: bool = False
-    #: Its end is settled here; it must only never run over there.
-    settled: bool = False
 
 
 class Driver:
@@ -91,12 +66,8 @@ class Driver:
             busy=lambda: bool(self.wanted or (self.guest and self.guest.is_busy())),
             speaks_every_s=probe_every_s,
         )
-        self._clock_offset = 0.0
-        self._outbox: list[Wanted] = []
-        self._flushing = False
-        self._staged: dict[str, asyncio.Task[None]] = {}
-        #: Snapshots that are on their way.
-        self.sending: dict[str, Sending] = {}
+        self._clock = Clock()
+        self._outbox = Outbox(blobs, lambda: self.link, self._is_due, self._spawn, self._end)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # --- what the backend asks ---------------------------------------------------------------
@@ -126,7 +97,7 @@ class Driver:
             if self.link is not None:
                 self._spawn(self._reconcile(self.link, [wanted]))
         else:
-            self._send_soon(wanted)
+            self._outbox.offer(wanted)
 
     def stop(self, key: str) -> None:
         wanted = self.wanted.get(key)
@@ -140,7 +111,7 @@ class Driver:
 
     def go(self, keys: list[str]) -> None:
         if self.link is not None:
-            self._spawn(self._quietly(self.link.ask("go", keys=keys)))
+            self._spawn(quietly(self.link.ask("go", keys=keys)))
 
     def settle(self, key: str, ending: Ending) -> None:
         """Report an end that is certain without asking the machine; see to it when it answers."""
@@ -156,17 +127,24 @@ class Driver:
         if wanted is not None and not wanted.settled:
             del self.wanted[key]
 
+    @property
+    def sending(self) -> dict[str, Sending]:
+        """Snapshots that are on their way."""
+        return self._outbox.sending
+
+    async def bring(self, link: Link, snapshots: tuple[str, ...]) -> None:
+        """After this they are on the machine."""
+        await self._outbox.bring(link, snapshots)
+
     def forget_staged(self) -> None:
         """Snapshots there may be swept away: ask again before relying on one."""
-        self._staged.clear()
+        self._outbox.forget_staged()
 
     # --- the channel opens and breaks --------------------------------------------------------
 
     async def _greet(self, link: Link) -> None:
-        self._clock_offset = link.hello.get("time", time.time()) - time.time()
-        if abs(self._clock_offset) < 1.0:
-            self._clock_offset = 0.0
-        self._staged.clear()
+        self._clock.set(link.hello)
+        self.forget_staged()
         answer, _ = await link.ask("probe")
         self.on_probe(self, answer["raw"])
         await link.ask("watch", every_s=self.probe_every_s)
@@ -174,7 +152,7 @@ class Driver:
         await self._tidy(link, answer["raw"])
         for wanted in list(self.wanted.values()):
             if not wanted.sent:
-                self._send_soon(wanted)
+                self._outbox.offer(wanted)
         if self.guest is not None:
             await self.guest.greet(link)
 
@@ -201,8 +179,8 @@ class Driver:
     # --- making it true ----------------------------------------------------------------------
 
     async def _reconcile(self, link: Link, wanted: list[Wanted]) -> None:
-        for at in range(0, len(wanted), _MANY):
-            some = {w.key: w for w in wanted[at : at + _MANY]}
+        for at in range(0, len(wanted), MANY):
+            some = {w.key: w for w in wanted[at : at + MANY]}
             answer, _ = await link.ask("observe", keys=list(some))
             for key, known in answer["states"].items():
                 self._found(link, some[key], known)
@@ -210,7 +188,7 @@ class Driver:
     def _found(self, link: Link, wanted: Wanted, known: dict[str, Any]) -> None:
         state = known["state"]
         if state == "ended":
-            self._end(wanted, self._ending(known["ending"]))
+            self._end(wanted, read_ending(known["ending"], self._clock))
         elif wanted.stop:
             self._spawn(self._stop_now(link, [wanted]))
         elif state == "running":
@@ -225,74 +203,10 @@ class Driver:
             text = f"{self.name} answers, but knows nothing of it"
             self._end(wanted, Ending(cause="lost", text=text, ended=time.time()))
         else:
-            self._send_soon(wanted)
+            self._outbox.offer(wanted)
 
-    def _send_soon(self, wanted: Wanted) -> None:
-        """Collect what is to be started in this turn of the loop, and send it in one message."""
-        self._outbox.append(wanted)
-        if not self._flushing and self.link is not None:
-            self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        link, outbox = self.link, self._outbox
-        if link is None:
-            self._outbox = []
-            return
-        self._outbox = []
-        groups: dict[tuple[str, ...], list[Wanted]] = {}
-        for wanted in outbox:
-            if self.wanted.get(wanted.key) is wanted and not wanted.stop:
-                groups.setdefault(wanted.snapshots, []).append(wanted)
-        for snapshots, some in groups.items():
-            if all(self._is_staged(snapshot) for snapshot in snapshots):
-                self._send(link, some)
-            else:
-                self._spawn(self._stage_and_send(link, snapshots, some))
-
-    async def _stage(self, link: Link, snapshot: str) -> None:
-        sending = self.sending[snapshot] = Sending()
-        try:
-            await stage(link, self.blobs, snapshot, sending)
-        finally:
-            self.sending.pop(snapshot, None)
-
-    def _is_staged(self, snapshot: str) -> bool:
-        task = self._staged.get(snapshot)
-        return task is not None and task.done() and not task.cancelled() and not task.exception()
-
-    async def bring(self, link: Link, snapshots: tuple[str, ...]) -> None:
-        """After this they are on the machine."""
-        for snapshot in snapshots:
-            task = self._staged.get(snapshot)
-            if task is None or (task.done() and not self._is_staged(snapshot)):
-                task = self._staged[snapshot] = self._spawn(self._stage(link, snapshot))
-            await asyncio.shield(task)
-
-    async def _stage_and_send(
-        self, link: Link, snapshots: tuple[str, ...], some: list[Wanted]
-    ) -> None:
-        try:
-            await self.bring(link, snapshots)
-        except AgentError as error:
-            cause = "no_space" if error.code == "no_space" else "snapshot"
-            for wanted in some:
-                self._end(wanted, Ending(cause=cause, text=error.text, ended=time.time()))
-            return
-        except HostError:
-            return
-        self._send(link, [w for w in some if self.wanted.get(w.key) is w and not w.stop])
-
-    def _send(self, link: Link, some: list[Wanted]) -> None:
-        if link.closed or not some:
-            return
-        for at in range(0, len(some), _MANY):
-            part = some[at : at + _MANY]
-            orders = [wanted.order() for wanted in part if wanted.order is not None]
-            for wanted in part:
-                wanted.sent = True
-            self._spawn(self._quietly(link.ask_soon("start", jobs=orders)))
+    def _is_due(self, wanted: Wanted) -> bool:
+        return self.wanted.get(wanted.key) is wanted and not wanted.stop
 
     async def _stop_now(self, link: Link, some: list[Wanted]) -> None:
         """Forbid what has not started, stop what runs."""
@@ -303,7 +217,7 @@ class Driver:
             for wanted in some:
                 known = answer["states"][wanted.key]
                 if known["state"] == "ended":
-                    self._end(wanted, self._ending(known["ending"]))
+                    self._end(wanted, read_ending(known["ending"], self._clock))
                 else:
                     running.append(wanted.key)
             if running:
@@ -324,7 +238,7 @@ class Driver:
                     self._started(wanted, at)
             for key, ending in header.get("ended", ()):
                 if wanted := self.wanted.get(key):
-                    self._end(wanted, self._ending(ending), _said(ending))
+                    self._end(wanted, read_ending(ending, self._clock), read_output(ending))
         elif kind == "probe":
             self.on_probe(self, header["raw"])
         elif self.guest is not None:
@@ -337,24 +251,9 @@ class Driver:
     def _started(self, wanted: Wanted, at: float) -> None:
         if not wanted.started and not wanted.settled:
             wanted.started = wanted.sent = True
-            self.report(ProcessStarted(wanted.job, wanted.attempt, wanted.rank, self._here(at)))
-
-    def _here(self, at: float | None) -> float:
-        """A time of the machine's clock, in ours."""
-        return at - self._clock_offset if at else 0.0
-
-    def _ending(self, body: dict[str, Any]) -> Ending:
-        return Ending(
-            code=body.get("code"),
-            signal=body.get("signal"),
-            cause=body.get("cause") or "",
-            text=body.get("text") or "",
-            started=self._here(body.get("started")),
-            ended=self._here(body.get("ended")) or time.time(),
-            made=body.get("made", -1),
-            out_size=body.get("out_size") or 0,
-            err_size=body.get("err_size") or 0,
-        )
+            self.report(
+                ProcessStarted(wanted.job, wanted.attempt, wanted.rank, self._clock.here(at))
+            )
 
     def _end(self, wanted: Wanted, ending: Ending, said: tuple[bytes, bytes] | None = None) -> None:
         if self.wanted.pop(wanted.key, None) is not None and not wanted.settled:
@@ -378,18 +277,3 @@ class Driver:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, HostError | AgentError):
             log.error("machine %s", self.name, exc_info=error)
-
-    async def _quietly(self, awaitable: Any) -> None:
-        """What was asked is asked again by reconciling if the channel breaks meanwhile."""
-        try:
-            await awaitable
-        except (HostError, AgentError):
-            pass
-
-
-def _said(ending: dict[str, Any]) -> tuple[bytes, bytes] | None:
-    """What a job printed, where it came with its ending."""
-    match ending.get("said"):
-        case [str(out), str(err)]:
-            return out.encode("latin-1", "replace"), err.encode("latin-1", "replace")
-    return None

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from towline.agent.link import Link
 from towline.backends.base import Report
 from towline.backends.beside import run_beside
-from towline.backends.driver import Driver, Wanted
+from towline.backends.driver import Driver
 from towline.backends.variables import process_variables, shared_variables
+from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, NotFound, Unreachable
 from towline.hosts.base import Host
 from towline.model.events import MachineRemoved, MachineSeen, ProcessEnded

@@ -1,0 +1,29 @@
+"""What should be on a machine, as the driver of that machine keeps track of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+
+class Wanted(Struct):
+    """One process that should be (or stop being) on this machine."""
+
+    key: str
+    job: int
+    attempt: int
+    rank: int
+    #: What the agent needs to start it. None: it may only be found again, never started (a process
+    #: of a gang whose start an earlier Engine left half done).
+    order: Callable[[], dict[str, Any]] | None
+    #: Ids of the snapshots that must be there first.
+    snapshots: tuple[str, ...] = ()
+    gpus: tuple[int, ...] = ()
+    #: A start went out, or may have gone out before the Engine was killed.
+    sent: bool = False
+    #: Prepared over there, waiting for its sisters.
+    held: bool = False
+    started: bool = False
+    stop: bool = False
+    #: Its end is settled here; it must only never run over there.
+    settled: bool = False
