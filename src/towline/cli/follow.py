@@ -6,7 +6,7 @@ import time
 
 from towline.cli.client import Gone, with_query
 from towline.cli.output import JsonLines, Output
-from towline.cli.terminal import interactive, note, paint, printable, tell
+from towline.cli.terminal import interactive, note, printable, tell
 from towline.errors import EngineError
 
 TYPE_CHECKING = False
@@ -230,7 +230,7 @@ class Follow:
         if not self.until_end:
             return 0
         if not self.json:
-            tell(paint(outcome(view), COLOUR_OF.get(view["state"], "red"), 2))
+            tell((outcome(view), COLOUR_OF.get(view["state"], "red")))
         return exit_code(view)
 
     def _interrupted(self) -> int | None:

@@ -21,7 +21,7 @@ from towline.cli.compat.submission import batch_base, machine_limits
 from towline.cli.engine import Engine
 from towline.cli.follow import Follow
 from towline.cli.main import leave
-from towline.cli.terminal import note, paint, tell
+from towline.cli.terminal import note, tell
 from towline.cli.wording import duration, ending, exit_code
 from towline.errors import TowlineError, UsageError
 
@@ -154,9 +154,9 @@ def _follow_all(followed: list[OnMachine]) -> None:
 
 def _summary(followed: list[OnMachine], away: list[str]) -> int:
     for one in followed:
-        tell(f"{one.file}: {paint(one.told, 'red' if one.code else 'green', 2)}")
+        tell(f"{one.file}:", (one.told, "red" if one.code else "green"))
     for file in away:
-        tell(f"{file}: {paint('not reached', 'red', 2)}")
+        tell(f"{file}:", ("not reached", "red"))
     failed = [one.file for one in followed if one.code] + away
     total = len(followed) + len(away)
     if failed:

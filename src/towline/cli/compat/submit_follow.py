@@ -6,7 +6,7 @@ import signal
 from contextlib import suppress
 
 from towline.cli.follow import INTERRUPTED_CODE, Follow, asked
-from towline.cli.terminal import interactive, note, paint, tell
+from towline.cli.terminal import interactive, note, tell
 from towline.errors import TowlineError, UsageError
 from towline.model.units import format_duration
 
@@ -70,7 +70,7 @@ class SubmitFollow(Follow):
     def _show_url(self, url: str) -> None:
         self.output.clear_bar()
         self.url = url
-        tell(f"TensorBoard: {paint(url, 'bold', 2)}")
+        tell("TensorBoard:", (url, "bold"))
 
     def _show_machines(self, job: dict[str, Any]) -> None:
         machines = job.get("machines") or []
