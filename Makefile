@@ -1,4 +1,4 @@
-# Everything a developer needs: make demo | test | quick | lint | bench
+# Everything a developer needs: make demo | test | quick | lint | bench | soak
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # Hundreds of programs are started from these sources: each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick lint bench clean parts
+.PHONY: demo test quick lint bench soak clean parts
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
@@ -27,6 +27,11 @@ lint: $(READY)
 bench: $(READY) parts
 	$(BIN)/python -m pip install -q --group bench
 	$(BIN)/python bench/run.py
+
+# Proof by repetition: jobs run while whatever runs them is killed. make soak MINUTES=180, or KILLS=2000
+MINUTES ?= 10
+soak: $(READY) parts
+	cd tests && ../$(BIN)/python -m soak --minutes $(MINUTES) $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
 
 # Real parts the tests need: sshd, ip, git and a Slurm; through apt when root.
 parts:

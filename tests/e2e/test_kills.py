@@ -17,6 +17,7 @@ from e2e.checker import Task, differences, lines_on, tasks
 from e2e.engines import engine_pid, serves
 from e2e.jobs import configure
 from testbed.hosts import Hosts
+from testbed.processes import name_of, parent_of, processes_on
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 from towline.cli.engine import Engine
@@ -131,35 +132,17 @@ def looked_at(tow: Tow) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def processes(hosts: Hosts, host: str, name: str) -> list[int]:
-    """The processes of this name on a host, as this machine numbers them."""
-    inside = os.stat(f"/proc/{hosts.pid(host)}/ns/pid").st_ino
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            called = Path(f"/proc/{pid}/comm").read_text().strip()
-            if called == name and os.stat(f"/proc/{pid}/ns/pid").st_ino == inside:
-                found.append(int(pid))
-    return found
-
-
 def kill_one(hosts: Hosts, name: str, random: Random) -> None:
     """Kill -9 one process of this name, on any host."""
 
     def found() -> list[int]:
-        return [pid for host in LAB for pid in processes(hosts, host, name)]
+        return [pid for host in LAB for pid in processes_on(hosts, host, name)]
 
     pid = random.choice(wait_until(found, timeout=60))
-    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-        if not is_child_of(pid, name):
+    # A job's command carries its supervisor's name until it has become itself; it is no victim.
+    if name_of(parent_of(pid)) != name:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def is_child_of(pid: int, name: str) -> bool:
-    """A job's command carries its supervisor's name until it has become itself; it is no victim."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    parent = next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]
-    return Path(f"/proc/{parent}/comm").read_text().strip() == name
 
 
 @pytest.mark.timeout(240)

@@ -1,0 +1,173 @@
+"""Run jobs and kill what runs them, for a time or a number of kills; exit code 1 when it shows."""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from e2e.jobs import configure
+from soak.verdict import Verdict, judge
+from soak.victims import Killer
+from soak.work import RAN_THERE, Work, endless_work
+from testbed.hosts import Hosts
+from testbed.leftovers import stop_all
+from testbed.tow import Tow
+from testbed.waiting import wait_until
+from towline.cli.engine import ApiError, Engine
+
+LAB = ("h1", "h2", "h3")
+#: So many jobs are under way at a time.
+UNDER_WAY = 24
+#: One of so many is a `tow run` that is followed to its end.
+FOLLOWED = 12
+LONGEST_QUIET_S = 0.8
+TOLD_EVERY_S = 15.0
+
+
+class Soak:
+    """One Engine after the other, three hosts, and jobs without end."""
+
+    def __init__(self, hosts: Hosts, home: Path, folder: Path, seed: int) -> None:
+        self.hosts = hosts
+        self.folder = folder
+        self.tow = Tow(home, hosts.ssh_config, folder)
+        self.ran_here = home / "ran.txt"
+        self.work = endless_work(Random(seed), self.ran_here)
+        self.killer = Killer(home, hosts, LAB, Random(seed + 1))
+        self.pause = Random(seed + 2)
+        self.asked: dict[int, Work] = {}
+        self.wrong: list[str] = []
+        self.refused = 0
+        self.over = threading.Event()
+        configure(self.tow, *LAB)
+
+    def run(self, until: float, kills: int) -> Verdict:
+        """Submit and kill until the time is over or enough was killed; then look at everything."""
+        with ThreadPoolExecutor(UNDER_WAY) as pool:
+            submitting = [pool.submit(self._submit_on) for _ in range(UNDER_WAY)]
+            try:
+                self._kill_until(until, kills, submitting)
+            finally:
+                self.over.set()
+        for future in submitting:
+            future.result()
+        engine = Engine()
+        views = wait_until(lambda: self._all_home(engine), timeout=300, every=0.5)
+        ran = [line for lines in self._lines() for line in lines]
+        found = judge(self.asked, views, ran, self.folder, self.killer, engine)
+        return found._replace(wrong=self.wrong + found.wrong)
+
+    def _kill_until(self, until: float, kills: int, submitting: "list[Future[None]]") -> None:
+        told = time.monotonic()
+        while time.monotonic() < until and self.killer.kills.total() < kills:
+            time.sleep(self.pause.uniform(0, LONGEST_QUIET_S))
+            self.killer.kill_one()
+            for future in submitting:
+                if future.done():
+                    future.result()
+            if time.monotonic() - told > TOLD_EVERY_S:
+                told = time.monotonic()
+                print(f"  {len(self.asked):5} jobs, {_in_words(self.killer)}", flush=True)
+
+    def _submit_on(self) -> None:
+        """One job after the other, each followed to its end, by `tow run` or by asking."""
+        engine = Engine()
+        while not self.over.is_set():
+            work = next(self.work)
+            if int(work.name.removeprefix("soak")) % FOLLOWED == 0:
+                self._follow(work)
+            else:
+                job = self._accepted(engine, work)
+                wait_until(lambda job=job: self._ended(engine, job), timeout=300, every=0.3)
+
+    def _accepted(self, engine: Engine, work: Work) -> int:
+        """Ask until it is accepted: a machine that was just killed may be told as such."""
+        key = uuid.uuid4().hex
+        while True:
+            try:
+                job: int = engine.submit(work.ask(self.folder), key)["id"]
+            except ApiError:
+                self.refused += 1
+            else:
+                self.asked[job] = work
+                return job
+
+    def _follow(self, work: Work) -> None:
+        """What the terminal shows is what the command printed, whatever was killed meanwhile."""
+        words = ("-c", work.cluster, "-t", work.name, "--", *work.argv)
+        done = self.tow("run", *words, timeout=300)
+        job = next(
+            job["id"]
+            for job in self.tow.json("status", "--all")["jobs"]
+            if job["title"] == work.name
+        )
+        self.asked[job] = work
+        shown = (done.returncode, done.stdout, done.stderr.count(work.err))
+        if shown != (work.code, work.out, 1) and "lost" not in done.stderr:
+            self.wrong.append(f"job {job}: `tow run` showed {done.returncode}, {done.stderr!r}")
+
+    def _ended(self, engine: Engine, job: int) -> bool:
+        return self.over.is_set() or bool(engine.call("GET", f"/v1/jobs/{job}")["ended"])
+
+    def _all_home(self, engine: Engine) -> list[dict[str, Any]] | None:
+        """All jobs, once each has ended and what it made is home."""
+        jobs: list[dict[str, Any]] = engine.call("GET", "/v1/jobs?all=1")["jobs"]
+        under_way = [job for job in jobs if not job["ended"] or job["results"] == "wanted"]
+        return None if under_way else jobs
+
+    def _lines(self) -> list[list[str]]:
+        files = [self.hosts.root(name) / RAN_THERE.lstrip("/") for name in LAB]
+        return [file.read_text().split() for file in (self.ran_here, *files) if file.exists()]
+
+
+def _in_words(killer: Killer) -> str:
+    kinds = ", ".join(f"{count} {name}" for name, count in sorted(killer.kills.items()))
+    return f"{killer.kills.total()} kills ({kinds})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--kills", type=int, default=sys.maxsize, help="end after so many kills")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--keep", action="store_true", help="leave the files of a failed run")
+    args = parser.parse_args()
+    print(f"soak: {args.minutes:g} minutes, seed {args.seed}", flush=True)
+    home = Path(tempfile.mkdtemp(prefix="tow-soak-", dir="/tmp"))
+    folder = home / "project"
+    folder.mkdir()
+    found = None
+    try:
+        with Hosts(count=len(LAB), inner=False) as hosts:
+            # Only now: what belongs to this home is ended with it, and the hosts do not.
+            os.environ |= {
+                "TOWLINE_HOME": str(home),
+                "TOWLINE_SSH_CONFIG": str(hosts.ssh_config),
+            }
+            soak = Soak(hosts, home, folder, args.seed)
+            try:
+                found = soak.run(time.monotonic() + 60 * args.minutes, args.kills)
+            finally:
+                stop_all(home)
+                soak.tow.close()
+    finally:
+        if not args.keep or (found is not None and not found.wrong):
+            shutil.rmtree(home)
+    for line in found.wrong:
+        print(f"  WRONG: {line}")
+    print(f"  {_in_words(soak.killer)}; {soak.refused} submissions refused and made again")
+    print(f"  {found.lost} jobs lost, their supervisor and their agent being killed")
+    print(f"soak: {found.jobs - len(found.wrong)} passed, {len(found.wrong)} failed")
+    return 1 if found.wrong or not found.jobs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

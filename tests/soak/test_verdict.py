@@ -1,0 +1,87 @@
+"""The soak's own checker finds what it is there to find."""
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from soak import verdict
+from soak.verdict import judge
+from soak.victims import Killer, Orphaning
+from soak.work import MADE, Work
+from testbed.hosts import Hosts
+from towline.cli.engine import Engine
+
+WORK = Work("soak1", "lab", "ran.txt", printed=3, made=2, pause=0.0, code=7)
+ENDED = {"id": 1, "state": "failed", "exit_code": 7, "reason": "", "ended": 100.0}
+LOST = {"id": 1, "state": "lost", "exit_code": None, "reason": "gone", "ended": 100.0}
+
+
+class Case:
+    """A job that went well; a test changes one thing and looks at what is found wrong."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.views: list[dict[str, Any]] = [dict(ENDED)]
+        self.ran = ["soak1"]
+        self.log = {"out": WORK.out, "err": WORK.err}
+        self.killer = Killer(folder, Hosts(), ("h1",), Random(0))
+        self.home = folder / "job_results"
+        (self.home / "1").mkdir(parents=True)
+        (self.home / "1.out").write_text(WORK.out)
+        (self.home / "1.err").write_text(WORK.err)
+        (self.home / "1" / MADE).write_text(WORK.file)
+
+    def wrong(self) -> list[str]:
+        return judge(
+            {1: WORK}, self.views, self.ran, self.folder, self.killer, Engine.__new__(Engine)
+        ).wrong
+
+
+@pytest.fixture
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    case = Case(tmp_path)
+    monkeypatch.setattr(verdict, "output", lambda engine, job: case.log)
+    return case
+
+
+def test_a_job_that_went_well_is_right(case: Case) -> None:
+    assert case.wrong() == []
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_job_that_did_not_run_once_is_wrong(case: Case, times: int) -> None:
+    case.ran = ["soak1"] * times
+    assert case.wrong() == [f"job 1: soak1 ran {times} times"]
+
+
+def test_another_exit_code_and_an_unknown_job_are_wrong(case: Case) -> None:
+    case.views = [{**ENDED, "exit_code": 8}, {**ENDED, "id": 2}]
+    assert len(case.wrong()) == 2
+
+
+def test_a_job_that_is_forgotten_is_wrong(case: Case) -> None:
+    case.views = []
+    assert case.wrong() == ["job 1 is not known any more"]
+
+
+def test_a_missing_byte_of_log_or_results_is_wrong(case: Case) -> None:
+    case.log["out"] = WORK.out[:-1]
+    (case.home / "1.err").write_text("")
+    (case.home / "1" / MADE).write_text(WORK.file + "3\n")
+    (case.home / "1" / "other").touch()
+    assert len(case.wrong()) == 4
+
+
+def test_a_lost_job_is_wrong_unless_its_supervisor_and_its_agent_were_killed(case: Case) -> None:
+    case.views = [LOST]
+    assert len(case.wrong()) == 1
+    case.killer.orphanings = [Orphaning(1, "h1", 50.0, alone=False)]
+    assert len(case.wrong()) == 1, "its agent was there"
+    case.killer.agents_gone = [("h1", 40.0), ("h2", 60.0), ("h1", 101.0)]
+    assert len(case.wrong()) == 1, "its agent went before, elsewhere, or later"
+    case.killer.agents_gone += [("h1", 60.0)]
+    assert case.wrong() == []
+    case.ran = ["soak1", "soak1"]
+    assert case.wrong() == ["job 1: soak1 ran 2 times"]
