@@ -112,7 +112,7 @@ def test_ticket_is_the_number_that_sbatch_prints(text: str, number: str) -> None
     ("reason", "words"),
     [
         ("Priority", "other jobs are before it"),
-        ("ReqNodeNotAvail, UnavailableNodes:h2", "a node it needs is not available"),
+        ("ReqNodeNotAvail, UnavailableNodes:h2", "no node of that kind is up now"),
         ("QOSMaxCpuPerUserLimit", "quality of service"),
         ("AssocGrpMemLimit", "your account"),
         ("JobHeldUser", "scontrol release"),

@@ -17,7 +17,8 @@ MIXED = (
 
 
 def test_what_a_node_has_and_what_of_it_is_free() -> None:
-    assert read_nodes(MIXED) == [Node("h2", 4, 4000, {"gtx1070": 2}, 2, 3900, {"gtx1070": 1})]
+    has, free, of = {"gtx1070": 2}, {"gtx1070": 1}, ("main", "gpu", "short")
+    assert read_nodes(MIXED) == [Node("h2", 4, 4000, has, 2, 3900, free, partitions=of)]
 
 
 def test_a_node_without_gpus_and_without_details() -> None:

@@ -9,10 +9,12 @@ from towline.backends.slurm.commands import SlurmSilent
 from towline.engine.desk import Desk
 from towline.errors import AgentError, HostError, Refused, Unusable
 from towline.model.units import format_duration, format_memory
+from towline.probes.slurm_nodes import Node
 
 Step = dict[str, Any]
 _LITTLE_DISK_MB = 1024
 _CLOCK_S = 5.0
+_MOST_SAID = 300
 
 
 async def examine(desk: Desk, cwd: str | None, cluster: str | None) -> AsyncIterator[Step]:
@@ -30,7 +32,8 @@ async def examine(desk: Desk, cwd: str | None, cluster: str | None) -> AsyncIter
             for step in _accepting(desk, driver):
                 yield {**step, "cluster": name}
             if is_access_node and driver.link is not None:
-                yield {**await examine_slurm(desk, name), "cluster": name}
+                async for step in examine_slurm(desk, name):
+                    yield {**step, "cluster": name}
 
 
 async def examine_machine(driver: Driver, is_access_node: bool = False) -> AsyncIterator[Step]:
@@ -84,15 +87,34 @@ def _accepting(desk: Desk, driver: Driver) -> list[Step]:
     return [_step("", driver.name, "jobs", None, closed)] if closed else []
 
 
-async def examine_slurm(desk: Desk, cluster: str) -> Step:
-    """Whether the Slurm behind an access node answers, and what it has."""
+async def examine_slurm(desk: Desk, cluster: str) -> AsyncIterator[Step]:
+    """Whether the Slurm behind an access node answers, what it has, and which nodes are not up."""
     try:
-        return _step("", cluster, "Slurm", True, await desk.clusters.slurm.about(cluster))
+        text, nodes = await desk.clusters.slurm.about(cluster)
     except (HostError, AgentError) as error:
-        return _step("", cluster, "Slurm", False, error.text, "try again")
+        yield _step("", cluster, "Slurm", False, error.text, "try again")
+        return
     except SlurmSilent as silent:
         hint = "is it the cluster's access node, and does `sinfo` answer there?"
-        return _step("", cluster, "Slurm", False, str(silent), hint)
+        yield _step("", cluster, "Slurm", False, str(silent), hint)
+        return
+    yield _step("", cluster, "Slurm", True, text)
+    if any(node.down or node.closed for node in nodes):
+        yield _not_up(cluster, nodes)
+
+
+def _not_up(cluster: str, nodes: list[Node]) -> Step:
+    """Nodes on which nothing starts; jobs that need them wait, so only all of them is an error."""
+    why: dict[str, list[str]] = {}
+    for node in nodes:
+        if reason := node.down or node.closed:
+            why.setdefault(reason.removeprefix("Slurm calls it "), []).append(node.name)
+    missing = sum(map(len, why.values()))
+    some = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in why.items())
+    which = f"{missing} of {len(nodes)} take no jobs now: {some[:_MOST_SAID]}"
+    if missing < len(nodes):
+        return _step("", cluster, "nodes", None, which)
+    return _step("", cluster, "nodes", False, which, "jobs wait in its queue until one is back")
 
 
 def _reachable(driver: Driver, error: HostError | AgentError | None) -> Step:

@@ -134,6 +134,17 @@ def read_memory_s(text: str) -> float:
     return float(found[1]) if found and int(found[1]) else math.inf
 
 
+def association_words(user: str) -> list[str]:
+    """The accounts that a user may spend from."""
+    form = "format=account,qos"
+    return ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={user}", form]
+
+
+def read_associations(text: str) -> list[tuple[str, list[str]]]:
+    fields = (line.strip().split("|") for line in text.splitlines())
+    return [(one[0], list(filter(None, one[1].split(",")))) for one in fields if len(one) == 2]
+
+
 class Site(Struct, frozen=True):
     """What a site says of itself."""
 
@@ -222,7 +233,9 @@ _REASONS = {
     "PartitionInactive": "its partition does not start jobs now",
     "PartitionNodeLimit": "it asks for more nodes than its partition allows",
     "PartitionTimeLimit": "it asks for more time than its partition allows",
-    "ReqNodeNotAvail": "a node it needs is not available",
+    "PartitionConfig": "it asks for more than its partition has now",
+    "ReqNodeNotAvail": "no node of that kind is up now",
+    "Nodes required for job are DOWN": "no node of that kind is up now",
     "NodeDown": "a node it needs is down",
     "BadConstraints": "no node can do what it asks for",
     "Licenses": "a licence it needs is not free",
@@ -277,6 +290,15 @@ _PASSING = (
     "munge",
     "protocol authentication error",
 )
+#: What `sbatch --test-only` says when nodes are drained, down or busy, though sbatch takes the job.
+_NOT_NOW = (
+    "requested node configuration is not available",
+    "requested partition configuration not available now",
+    "required node not available",
+    "nodes required for job are down",
+    "requested nodes are busy",
+    "node not responding",
+)
 #: The same for limits on how many jobs may be in the queue: room comes when jobs end.
 _FULL = (
     "submitjob",
@@ -292,6 +314,12 @@ def is_passing(error: str) -> bool:
     """A trouble of the moment: nothing is wrong with what was asked."""
     text = error.lower()
     return any(sign in text for sign in _PASSING)
+
+
+def is_not_now(error: str) -> bool:
+    """No node can take it at the moment; whether one ever could is another question."""
+    text = error.lower()
+    return any(sign in text for sign in _NOT_NOW)
 
 
 def was_killed(code: int) -> bool:

@@ -23,6 +23,8 @@ class Node(Struct, frozen=True):
     #: Why nothing starts on it, and why nothing can run on it; empty when that is not so.
     closed: str = ""
     down: str = ""
+    partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
 
 
 def node_words() -> list[str]:
@@ -51,7 +53,13 @@ def _node(line: str) -> Node | None:
         {kind: max(0, count - used.get(kind, 0)) for kind, count in gpus.items()},
         closed,
         down,
+        _names(facts.get("Partitions", "")),
+        _names(facts.get("AvailableFeatures", "")),
     )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(","))) if text not in _UNKNOWN else ()
 
 
 def _standing(state: str, reason: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 from towline.backends.base import Report
 from towline.backends.beside import run_beside
 from towline.backends.machines import Machines
-from towline.backends.slurm.commands import SlurmSilent
+from towline.backends.slurm import asking
 from towline.backends.slurm.handed import Handed
 from towline.backends.slurm.handover import (
     group_of,
@@ -14,19 +14,14 @@ from towline.backends.slurm.handover import (
     message,
     part_words,
     queueing,
-    test_words,
     words,
 )
 from towline.backends.slurm.queue import Queue
-from towline.errors import AgentError, HostError, Impossible, NotFound
+from towline.errors import NotFound
 from towline.model.events import ProcessEnded
 from towline.model.job import Ending, Job, Queueing, State, key_of
 from towline.model.request import Request
-from towline.probes.slurm import complaint, expected, is_full, is_passing, was_killed
 from towline.probes.slurm_nodes import Node
-
-#: A person waits for the answer; a Slurm that is too busy for it takes the job later.
-_CHECK_S = 10.0
 
 
 def _runs(job: Job) -> bool:
@@ -145,57 +140,13 @@ class Slurm:
     # --- what it could do --------------------------------------------------------------------
 
     async def check_possible(self, cluster: str, wish: Queueing) -> str:
-        """What Slurm says to such a job, e.g. when it would start; Impossible if it never would.
-
-        A Slurm that cannot be asked is no reason to refuse anything.
-        """
-        queue = self.queues[cluster]
-        asked = test_words(wish.options)
-        try:
-            link = await queue.driver.reach(timeout_s=20.0, patient=False)
-            answer: dict[str, Any] = {"code": 0, "err": ""}
-            if asked:
-                answer = await queue.commands.call(link, asked, _CHECK_S)
-        except (HostError, AgentError):
-            return ""
-        error = answer["err"]
-        code = answer["code"]
-        if code == 0 or is_passing(error) or is_full(error) or was_killed(code):
-            return f"it goes into Slurm's queue: {expected(error)}" if error else ""
-        raise Impossible(
-            f"{cluster}: Slurm would refuse it: {complaint(error)}",
-            hint=await self._what_there_is(cluster) or "-o NAME=VALUE sets options of sbatch",
-        )
-
-    async def _what_there_is(self, cluster: str) -> str:
-        try:
-            nodes = await self.nodes(cluster)
-        except (HostError, AgentError, SlurmSilent):
-            return ""
-        return f"its nodes have {_largest(nodes)}" if nodes else ""
+        """What Slurm says to such a job; Impossible if it could never run there."""
+        return await asking.check_possible(self.queues[cluster], wish)
 
     async def nodes(self, cluster: str) -> list[Node]:
         """SlurmSilent where it gives no answer."""
-        queue = self.queues[cluster]
-        return await queue.commands.list_nodes(await queue.driver.reach(5.0, patient=False))
+        return await asking.list_nodes(self.queues[cluster])
 
-    async def about(self, cluster: str) -> str:
-        """Which Slurm it is and what it has, in a line; SlurmSilent where it gives no answer."""
-        queue = self.queues[cluster]
-        link = await queue.driver.reach(timeout_s=20.0, patient=False)
-        version = await queue.commands.version(link)
-        nodes = await self.nodes(cluster)
-        has = f", with {_largest(nodes)}" if nodes else ""
-        return f"{version}, {len(nodes)} node{'s' * (len(nodes) != 1)}{has}"
-
-
-def _largest(nodes: list[Node]) -> str:
-    """What the largest node has, and all kinds of GPUs."""
-    kinds: dict[str, int] = {}
-    for node in nodes:
-        for kind, count in node.gpus.items():
-            kinds[kind or "gpu"] = max(kinds.get(kind or "gpu", 0), count)
-    gpus = ", ".join(f"{count}:{kind}" for kind, count in sorted(kinds.items()))
-    cpus, mem_mb = max(n.cpus for n in nodes), max(n.mem_mb for n in nodes)
-    most = f"at most {cpus} CPUs, {mem_mb} MB"
-    return f"{most}, GPUs {gpus}" if gpus else f"{most} and no GPUs"
+    async def about(self, cluster: str) -> tuple[str, list[Node]]:
+        """Which Slurm it is, in a line, and its nodes; SlurmSilent where it gives no answer."""
+        return await asking.about(self.queues[cluster])

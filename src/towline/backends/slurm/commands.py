@@ -10,6 +10,7 @@ from towline.probes.slurm import (
     Listed,
     Site,
     account_words,
+    association_words,
     complaint,
     config_words,
     detail_words,
@@ -17,6 +18,7 @@ from towline.probes.slurm import (
     joined,
     queue_words,
     read_accounts,
+    read_associations,
     read_details,
     read_plain_number,
     read_queue,
@@ -114,3 +116,8 @@ class Commands:
         if answer["code"]:
             raise SlurmSilent(complaint(answer["err"]))
         return read_nodes(answer["out"])
+
+    async def accounts(self, link: Link) -> list[tuple[str, list[str]]]:
+        """The user's accounts, each with the qualities of service it may ask for."""
+        answer = await self.call(link, association_words(link.hello["user"]))
+        return read_associations(answer["out"]) if answer["code"] == 0 else []

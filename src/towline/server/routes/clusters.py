@@ -80,7 +80,8 @@ async def add(request: Request[Any, Any, Any]) -> Stream:
                     step["login"] = login
             yield {"step": step}, b""
             if new.slurm and step["ok"]:
-                yield {"step": await examine_slurm(desk, new.name)}, b""
+                async for seen in examine_slurm(desk, new.name):
+                    yield {"step": seen}, b""
         yield {"machines": await desk.whats_free.behind(drivers)}, b""
         yield {"done": True}, b""
 
