@@ -1,6 +1,9 @@
 """Stopping takes everything of a job with it; so does its end."""
 
 import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.waiting import wait_until
@@ -97,3 +100,58 @@ def test_stopping_what_is_unknown_or_over_changes_nothing(agent: Driver) -> None
     agent.run("a", "true")
     assert agent.call("stop", keys=["a", "never"], grace_s=1)["stopping"] == []
     assert agent.state("never") == "unknown"
+
+
+@contextmanager
+def paused_supervisors(agent: Driver) -> Iterator[None]:
+    """As on a busy machine: what comes meanwhile is read at once, later."""
+    agent.run("before", "true")
+    workers = supervisors_of(agent)
+    assert workers
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+
+
+def supervisors_of(agent: Driver) -> list[int]:
+    agent_pid = agent.process.pid
+    children = Path(f"/proc/{agent_pid}/task/{agent_pid}/children").read_text().split()
+    return [
+        int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text() == "tow-supervisor\n"
+    ]
+
+
+def test_a_stop_that_is_read_together_with_its_start_is_heard(agent: Driver) -> None:
+    with paused_supervisors(agent):
+        agent.start("a", "sleep", "300")
+        assert agent.call("void", keys=["a"])["states"]["a"]["state"] == "running"
+        assert agent.call("stop", keys=["a"], grace_s=5)["stopping"] == ["a"]
+    end = agent.end_of("a")
+    assert (end["cause"], end["started"]) == ("stopped", 0)
+    assert agent.run("b", "true")["code"] == 0
+
+
+def test_a_held_job_whose_stop_came_together_with_its_start_never_runs(agent: Driver) -> None:
+    with paused_supervisors(agent):
+        agent.start("a", "sleep", "300", hold=True)
+        agent.call("stop", keys=["a"], grace_s=5)
+    end = agent.end_of("a")
+    assert (end["cause"], end["started"]) == ("stopped", 0)
+
+
+def test_a_stop_of_a_job_that_another_agent_runs_is_heard_though_its_start_is_repeated(
+    agent: Driver, new_agent: Callable[[], Driver]
+) -> None:
+    """After a cut the new agent may be told to start and to stop what the old one started."""
+    agent.start("a", "sh", "-c", "echo ready; sleep 300")
+    agent.call_blob("read", key="a", stream="out", offset=0, limit=10, wait=True)
+    second = new_agent()
+    with paused_supervisors(second):
+        second.start("a", "sh", "-c", "echo ready; sleep 300")
+        second.call("stop", keys=["a"], grace_s=5)
+    assert second.end_of("a")["cause"] == "stopped"
+    assert agent.end_of("a")["cause"] == "stopped"

@@ -97,6 +97,12 @@ def test_stop_takes_numbers_ranges_and_all(tow: Tow, stub: Stub) -> None:
     assert asked == [[12, 14, 15, 16], [2, 3]]
 
 
+def test_stop_can_kill_at_once(tow: Tow, stub: Stub) -> None:
+    stub.on("POST /v1/jobs/stop", jobs(job(12, "stopping")))
+    assert tow("stop", "--now", "12").stdout == "job 12 stopping\n"
+    assert stub.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12], "now": True}
+
+
 def test_stopping_all_of_nothing_asks_nothing(tow: Tow, stub: Stub) -> None:
     stub.on("GET /v1/jobs", jobs(job(1, "done")))
     assert tow("stop", "all").stdout == "no job is active\n"

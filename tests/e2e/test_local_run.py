@@ -288,6 +288,18 @@ def test_job_that_ignores_term_is_killed_after_the_grace_time(tow: Tow) -> None:
     assert show(tow, 1)["state"] == "stopped"
 
 
+def test_stop_now_kills_a_job_that_is_stopping_already(tow: Tow) -> None:
+    (tow.home / "config.toml").write_text("[engine]\ngrace_s = 3600\n")
+    script = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+    following = tow.popen("run", "sh", "-c", script)
+    read_line_with(following, "ready")
+    tow("stop", "1")
+    wait_for(tow, 1, "stopping")
+    assert tow("stop", "--now", "1").returncode == 0
+    following.communicate(timeout=20)
+    assert show(tow, 1)["state"] == "stopped"
+
+
 def test_binary_output_arrives_byte_by_byte(tow: Tow) -> None:
     program = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 3)"
     assert raw(tow, "run", "python3", "-c", program).stdout == bytes(range(256)) * 3

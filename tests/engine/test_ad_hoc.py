@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.bench import AdHocBench
-from towline.backends.machines import Membership
+from towline.backends.membership import Membership
 from towline.config.settings import Config, MachineEntry, MachinesCluster
 from towline.engine.clusters import Clusters
 from towline.errors import UsageError

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from engine.bench import MACHINE, EngineBench, play_on
 from towline.engine.follow import Follower
 from towline.errors import NotFound
-from towline.model.events import MachineGone, MachineSeen
+from towline.model.events import MachineGone, MachineSeen, StopAsked
 from towline.model.job import Ending, Job, JobSpec, State
 
 
@@ -157,5 +157,18 @@ def test_an_unknown_job_is_a_clear_error(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         with pytest.raises(NotFound, match="there is no job 99"):
             bench.engine.job(99)
+
+    play(scenario)
+
+
+def test_a_second_stop_gives_the_order_again(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.backend.heeds_stops = False
+        [number] = await bench.engine.submit([a_spec()])
+        await bench.reaches(number, State.RUNNING)
+        await bench.engine.stop([number])
+        await bench.engine.stop([number], now=True)
+        await bench.engine.tell(StopAsked(()))
+        assert bench.backend.orders.count(("stop", number)) == 2
 
     play(scenario)

@@ -38,8 +38,9 @@ class Backend(Protocol):
     def find_again(self, job: Job, request: Request) -> None:
         """After a restart: report what has become of the job's present attempt."""
 
-    def stop(self, job: Job) -> None:
-        """Stop every process of the job's present attempt."""
+    def stop(self, job: Job, now: bool = False) -> None:
+        """Stop every process of the job's present attempt, at once if `now`; asked again, ask it
+        again of the machines."""
 
     def conclude(self, job: Job) -> None:
         """The attempt is over: stop watching it."""

@@ -28,6 +28,9 @@ from towline.snapshot.blobs import BlobStore
 
 log = logging.getLogger("towline")
 
+#: A stop that has not been seen to take effect is repeated after this time.
+_STOP_AGAIN_S = 15.0
+
 
 class Driver:
     """`report` takes facts, `on_hold` hears of processes that wait for their sisters, `on_probe` of
@@ -99,11 +102,11 @@ class Driver:
         else:
             self._outbox.offer(wanted)
 
-    def stop(self, key: str) -> None:
+    def stop(self, key: str, now: bool = False) -> None:
         wanted = self.wanted.get(key)
-        if wanted is None or wanted.stop:
+        if wanted is None:
             return
-        wanted.stop = True
+        wanted.stop, wanted.kill = True, wanted.kill or now
         if self.link is not None:
             self._spawn(self._stop_now(self.link, [wanted]))
         elif not wanted.sent:
@@ -211,19 +214,28 @@ class Driver:
     async def _stop_now(self, link: Link, some: list[Wanted]) -> None:
         """Forbid what has not started, stop what runs."""
         keys = [w.key for w in some]
+        for wanted in some:
+            wanted.asked_at = time.monotonic()
         try:
             answer, _ = await link.ask("void", keys=keys)
-            running = []
+            running: dict[bool, list[str]] = {}
             for wanted in some:
                 known = answer["states"][wanted.key]
                 if known["state"] == "ended":
                     self._end(wanted, read_ending(known["ending"], self._clock))
                 else:
-                    running.append(wanted.key)
-            if running:
-                await link.ask("stop", keys=running)
+                    running.setdefault(wanted.kill, []).append(wanted.key)
+            for kill, some_keys in running.items():
+                await link.ask("stop", keys=some_keys, grace_s=0.0 if kill else None)
         except (HostError, AgentError):
-            return  # the channel broke: reconciling after the next greeting does it again
+            return  # it is repeated: by reconciling after the next greeting, or in a while
+
+    def _repeat_stops(self) -> None:
+        """Belt and braces: whatever became of a stop, it is asked for until the end is seen."""
+        before = time.monotonic() - _STOP_AGAIN_S
+        late = [w for w in self.wanted.values() if w.stop and w.sent and w.asked_at < before]
+        if late and self.link is not None:
+            self._spawn(self._stop_now(self.link, late[:MANY]))
 
     # --- what the agent says -----------------------------------------------------------------
 
@@ -241,6 +253,7 @@ class Driver:
                     self._end(wanted, read_ending(ending, self._clock), read_output(ending))
         elif kind == "probe":
             self.on_probe(self, header["raw"])
+            self._repeat_stops()
         elif self.guest is not None:
             self.guest.heard(header)
 

@@ -23,6 +23,8 @@ class FakeBackend:
         #: How often each process was really started: must never exceed one.
         self.starts: dict[Process, int] = {}
         self.output: dict[Process, bytes] = {}
+        #: Without it, what is stopped goes on until the test ends it.
+        self.heeds_stops = True
 
     def start(self, job: Job, request: Request) -> None:
         self.orders.append(("start", job.id))
@@ -42,10 +44,10 @@ class FakeBackend:
             else:
                 self.report(ProcessEnded(*process, ending=Ending(cause="void")))
 
-    def stop(self, job: Job) -> None:
+    def stop(self, job: Job, now: bool = False) -> None:
         self.orders.append(("stop", job.id))
         for process, _ in self._processes(job):
-            if process in self.running:
+            if process in self.running and self.heeds_stops:
                 self.end(*process, ending=Ending(signal=15, cause="stopped"))
 
     def conclude(self, job: Job) -> None:

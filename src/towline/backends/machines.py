@@ -12,10 +12,10 @@ from towline.agent.link import Link
 from towline.backends.base import Report
 from towline.backends.beside import run_beside
 from towline.backends.driver import Driver
+from towline.backends.membership import Membership
 from towline.backends.variables import process_variables, shared_variables
 from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, NotFound, Unreachable
-from towline.hosts.base import Host
 from towline.model.events import MachineRemoved, MachineSeen, ProcessEnded
 from towline.model.job import Ending, Job, key_of
 from towline.model.machine import Machine
@@ -23,7 +23,7 @@ from towline.model.odd_text import original
 from towline.model.request import Request
 from towline.model.service import orders_of
 from towline.probes.claims import claim_of
-from towline.probes.machine import Limits, closed_at, observe
+from towline.probes.machine import closed_at, observe
 from towline.snapshot.blobs import BlobStore
 
 _READ = 256 * 1024
@@ -31,19 +31,6 @@ _READ = 256 * 1024
 
 def minute_of_week(local: time.struct_time) -> int:
     return (local.tm_wday * 24 + local.tm_hour) * 60 + local.tm_min
-
-
-class Membership:
-    """What the configuration says about one machine."""
-
-    def __init__(self, host: Host, root: str, limits: Limits, lost_after_s: float) -> None:
-        self.host = host
-        self.root = root
-        self.limits = limits
-        self.lost_after_s = lost_after_s
-        self.owners: tuple[str, ...] = ()
-        self.aliases: tuple[tuple[str, str], ...] = ()
-        self.clusters: set[str] = set()
 
 
 class Machines:
@@ -69,6 +56,8 @@ class Machines:
         self._raw: dict[str, dict[str, Any]] = {}
         #: (job, attempt) -> the processes that start together.
         self._gangs: dict[tuple[int, int], list[tuple[Driver, Wanted]]] = {}
+        #: (job, attempt) of those that are about to become one -> whether they are to stop instead.
+        self._gathering: dict[tuple[int, int], bool] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._recovered = False
         #: Makes a machine known again that an earlier Engine used.
@@ -186,17 +175,29 @@ class Machines:
         """All or none: every process is prepared and held; only then do they go, together."""
         assert job.attempt is not None
         first = job.attempt.placement[0].machine
+        gang = job.id, job.attempt.number
+        self._gathering[gang] = False
         try:
             for name in dict.fromkeys(slot.machine for slot in job.attempt.placement):
                 link = await self.drivers[name].reach()
                 if name == first:
                     answer, _ = await link.ask("free_port")
         except (HostError, AgentError, KeyError) as error:
-            ending = Ending(cause="void", text=f"not all machines answered: {error}")
-            for rank in range(len(job.attempt.placement)):
-                self.report(ProcessEnded(job.id, job.attempt.number, rank, ending))
+            self._void(job, f"not all machines answered: {error}")
             return
-        self._want(job, request, port=answer["port"], again=False)
+        finally:
+            stopped = self._gathering.pop(gang)
+        if stopped:
+            self._void(job, "stopped before it started")
+        else:
+            self._want(job, request, port=answer["port"], again=False)
+
+    def _void(self, job: Job, text: str) -> None:
+        """Nothing of the job's present attempt was started."""
+        assert job.attempt is not None
+        for rank in range(len(job.attempt.placement)):
+            ending = Ending(cause="void", text=text)
+            self.report(ProcessEnded(job.id, job.attempt.number, rank, ending))
 
     def _want(self, job: Job, request: Request, port: int, again: bool) -> None:
         assert job.attempt is not None
@@ -285,8 +286,11 @@ class Machines:
                 if sister.held and not sister.started:
                     driver.go([sister.key])
 
-    def stop(self, job: Job) -> None:
+    def stop(self, job: Job, now: bool = False) -> None:
         assert job.attempt is not None
+        gang = job.id, job.attempt.number
+        if gang in self._gathering:
+            self._gathering[gang] = True
         never_went = any(ending.cause == "void" for ending in job.attempt.endings.values())
         for rank, slot in enumerate(job.attempt.placement):
             driver = self.drivers.get(slot.machine)
@@ -298,7 +302,7 @@ class Machines:
                 # A sister voided itself, so the common start never came: nothing runs there.
                 driver.settle(key, Ending(cause="void", text="its sisters did not start"))
             else:
-                driver.stop(key)
+                driver.stop(key, now)
 
     def conclude(self, job: Job) -> None:
         assert job.attempt is not None

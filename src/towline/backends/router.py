@@ -27,8 +27,8 @@ class Backends:
     def find_again(self, job: Job, request: Request) -> None:
         self.of(job).find_again(job, request)
 
-    def stop(self, job: Job) -> None:
-        self.of(job).stop(job)
+    def stop(self, job: Job, now: bool = False) -> None:
+        self.of(job).stop(job, now)
 
     def conclude(self, job: Job) -> None:
         self.of(job).conclude(job)

@@ -25,5 +25,9 @@ class Wanted(Struct):
     held: bool = False
     started: bool = False
     stop: bool = False
+    #: Without the time to end by itself.
+    kill: bool = False
+    #: When the machine was last asked to stop it.
+    asked_at: float = 0.0
     #: Its end is settled here; it must only never run over there.
     settled: bool = False

@@ -244,16 +244,19 @@ def _span(text: str) -> range:
 def _stop_parser() -> Parser:
     parser = _BatchParser(
         "stop",
-        "[--json] NAME",
+        "[--now] [--json] NAME",
         "Stop a batch: what waits does not start, what runs is stopped.",
         "tow batch stop sweep",
+    )
+    parser.add_argument(
+        "--now", action="store_true", help="KILL at once, without the time to end by themselves"
     )
     parser.add_json()
     return parser
 
 
 def _stop(engine: Engine, options: Namespace) -> int:
-    answer = ask_of_batch(engine, options.name, "stop")
+    answer = ask_of_batch(engine, options.name, "stop", {"now": options.now})
     if options.json:
         say_json(answer)
     else:

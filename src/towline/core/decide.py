@@ -118,7 +118,11 @@ class Core:
     def _stop_asked(self, fact: StopAsked, now: float, step: Step) -> None:
         for job_id in fact.ids:
             job = self.jobs.get(job_id)
-            if job is None or job.stop_asked:
+            if job is None:
+                continue
+            if job.stop_asked:
+                # Whoever asks again sees that it has not ended: so the machine is asked again.
+                step.orders.append(StopAttempt(job, fact.now))
                 continue
             job = jobs.stop_asked(job, now)
             if job.state.final:
@@ -128,7 +132,7 @@ class Core:
             else:
                 self._keep(job, step)
                 step.tell(job, "stop was asked for")
-                step.orders.append(StopAttempt(job))
+                step.orders.append(StopAttempt(job, fact.now))
 
     def _retry_asked(self, fact: RetryAsked, now: float, step: Step) -> None:
         for ended, request in fact.jobs:

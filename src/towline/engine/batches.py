@@ -68,7 +68,9 @@ class Batches:
         self._take_up(batch)
         return batch
 
-    async def stop(self, name: str, reason: str = "stopped before it started") -> Batch:
+    async def stop(
+        self, name: str, reason: str = "stopped before it started", now: bool = False
+    ) -> Batch:
         """End what waits, stop what runs; nothing of it starts any more."""
         batch = replace(self.store.batches.named(name), stopped=True)
         progress = self.active.get(name)
@@ -81,7 +83,7 @@ class Batches:
 
         await self.engine.in_turn(write)
         if progress is not None:
-            await self.engine.stop(list(progress.inside))
+            await self.engine.stop(list(progress.inside), now)
             self._take_up(batch)
         return batch
 

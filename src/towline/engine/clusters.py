@@ -9,7 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from towline.backends.driver import Driver
-from towline.backends.machines import Machines, Membership
+from towline.backends.machines import Machines
+from towline.backends.membership import Membership
 from towline.backends.slurm.backend import Slurm
 from towline.config.paths import Paths
 from towline.config.settings import Config, MachineEntry, MachinesCluster, SlurmCluster

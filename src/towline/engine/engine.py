@@ -174,7 +174,7 @@ class Engine:
         elif isinstance(order, FindAttempt):
             self.backend.find_again(order.job, request_of(order.job.spec.request))
         elif isinstance(order, StopAttempt):
-            self.backend.stop(order.job)
+            self.backend.stop(order.job, order.now)
         elif isinstance(order, Conclude):
             self.backend.conclude(order.job)
 
@@ -195,14 +195,14 @@ class Engine:
         await self.tell(StopAsked(()))
         return ids
 
-    async def stop(self, ids: Iterable[int]) -> None:
+    async def stop(self, ids: Iterable[int], now: bool = False) -> None:
         ids = tuple(ids)
         outside = (self.store.job(job_id) for job_id in ids if job_id not in self.core.jobs)
         waiting = [job for job in outside if job is not None and job.state is State.QUEUED]
         if waiting:
             # Far back in a batch: the core does not know of it yet.
             self._facts.append(Fed(tuple((job, request_of(job.spec.request)) for job in waiting)))
-        await self.tell(StopAsked(ids))
+        await self.tell(StopAsked(ids, now))
 
     async def retry(self, ids: Iterable[int]) -> None:
         jobs = [self.job(job_id) for job_id in ids]

@@ -23,6 +23,8 @@ class Fed(Struct, frozen=True):
 
 class StopAsked(Struct, frozen=True):
     ids: tuple[int, ...]
+    #: Killed at once, without the time to end by themselves.
+    now: bool = False
 
 
 class RetryAsked(Struct, frozen=True):
@@ -107,9 +109,10 @@ class FindAttempt(Struct, frozen=True):
 
 
 class StopAttempt(Struct, frozen=True):
-    """Stop every process of the job's present attempt that has not ended."""
+    """Stop every process of the job's present attempt that has not ended; it may be given again."""
 
     job: Job
+    now: bool = False
 
 
 class Conclude(Struct, frozen=True):

@@ -177,6 +177,8 @@ class Handing:
         for key in request.get("keys") or ():
             folder = self.home.handed(key)
             if os.path.isdir(folder):
+                if key in (request.get("now") or ()):
+                    record.write_whole(folder + "/now", b"")
                 record.write_whole(folder + "/stop", b"stopped")
         if request.get("argv") is None:
             return {}

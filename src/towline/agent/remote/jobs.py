@@ -121,6 +121,8 @@ class Jobs:
                 return
             job = self.queue.popleft()
             self.crew.run(worker, job, job.raw)
+            if job.stopping is not None:
+                self.stop_one(job, *job.stopping)
 
     def dispatch_later(self, seconds):
         if not self.dispatching:
@@ -193,6 +195,8 @@ class Jobs:
         job.held, job.pid, job.started = seen.state == "held", seen.pid, seen.started
         self.jobs[job.key] = job
         self.strays.watch(job, seen)
+        if job.stopping is not None:  # whoever has it now did not hear of it
+            self.strays.stop(job, *job.stopping)
 
     def supervisor_died(self, job):
         """Its command, if there is one, is our own child now."""
@@ -208,8 +212,6 @@ class Jobs:
             if not job.started and seen.started:
                 self.started.append([job.key, seen.pid, seen.started])
             self.take_over(job, seen)
-            if job.stopping is not None:  # the supervisor may not have heard it
-                self.strays.stop(job, *job.stopping)
 
     def children_ended(self, ended):
         self.crew.children_ended(ended)

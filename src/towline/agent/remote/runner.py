@@ -61,9 +61,11 @@ class Attempt:
     def rank_key(self, rank):
         return "%s-%d" % (self.key, rank)
 
-    def is_stopped(self):
+    def asked_to_stop(self):
+        """The grace to stop with, in a list: None is the job's own; nothing while it may run."""
         # Listed, not looked for: a network file system may remember what was not there.
-        return "stop" in os.listdir(self.folder)
+        names = os.listdir(self.folder)
+        return [0.0 if "now" in names else None] if "stop" in names else []
 
     def stop_word(self):
         """Why all its processes are to stop, where that was us."""
@@ -116,8 +118,14 @@ class Runner(Supervisor):
         super().wait(every_s if seconds is None else min(seconds, every_s))
         if self.key and time.monotonic() >= self.look_at:
             self.look_at = time.monotonic() + every_s
-            if self.attempt.is_stopped():
-                self.stop(self.grace_s)
+            for grace_s in self.attempt.asked_to_stop():
+                self.stop(grace_s)
+
+    def terminated(self):
+        """It may come before the job has begun, and only this one job ever will."""
+        self.early_stops[self.attempt.rank_key(self.rank)] = None
+        self.look_at = 0.0
+        super().terminated()
 
     def claim(self):
         """An attempt is claimed as a whole, before; one that has ended is not run again."""

@@ -64,7 +64,11 @@ class Strays:
         if seen.started and not job.started:
             self.has_started(job, seen)
         job.held, job.pid, job.started = seen.state == "held", seen.pid, seen.started
+        lost_its_supervisor = stray.supervised and not seen.supervised
         stray.supervised, stray.pid, stray.start = seen.supervised, seen.pid, seen.start
+        if lost_its_supervisor and stray.pid and job.stopping is not None:
+            self.stop(job, *job.stopping)
+            return
         self.again(stray, LOCK_EVERY_S if stray.supervised else descendants.Takedown.LOOK_S)
 
     def check_alone(self, stray):

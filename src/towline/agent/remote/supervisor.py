@@ -43,8 +43,10 @@ class Supervisor:
         self.agent_gone = False
         self.key = ""
         self.folder = ""
-        #: Grace in seconds once a stop was asked for.
+        #: Grace in seconds once a stop of the present job was asked for.
         self.stop_grace = None
+        #: Those of jobs that are still to begin, by key; None is the job's own grace.
+        self.early_stops: "dict[str, float | None]" = {}
         self.grace_s = 10.0
         self.grant = claims.Grant()
         self.null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -63,7 +65,7 @@ class Supervisor:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self.stop(self.grace_s))
+        signal.signal(signal.SIGTERM, lambda *_: self.terminated())
         signal.signal(signal.SIGUSR1, lambda *_: self.look_for_stop())
 
     # What comes from outside
@@ -99,10 +101,16 @@ class Supervisor:
             if "run" in header:
                 self.todo.append((header["run"], blob))
             elif header.get("stop") == self.key:
-                grace_s = header["grace_s"]
-                self.stop(self.grace_s if grace_s is None else grace_s)
+                self.stop(header["grace_s"])
+            elif any(header.get("stop") == key for key, _ in self.todo):
+                # Read together with its start: a busy machine let us not run in between.
+                self.early_stops[header["stop"]] = header["grace_s"]
+
+    def terminated(self):
+        self.stop(None)
 
     def stop(self, grace_s):
+        grace_s = self.grace_s if grace_s is None else grace_s
         if self.stop_grace is None or grace_s < self.stop_grace:
             self.stop_grace = grace_s
 
@@ -128,6 +136,8 @@ class Supervisor:
 
     def run(self, key, raw):
         self.key, self.folder, self.stop_grace = key, self.home.job(key), None
+        if key in self.early_stops:
+            self.stop(self.early_stops.pop(key))
         try:
             life = self.claim()
         except OSError as problem:
@@ -177,6 +187,7 @@ class Supervisor:
             and not os.path.exists(self.folder + "/exit")
             and "spawning" not in record.read_life(life)
         ):
+            self.look_for_stop()
             if record.released(self.folder) != "void":
                 for made in ("/src", "/keep"):
                     shutil.rmtree(self.folder + made, ignore_errors=True)

@@ -95,9 +95,9 @@ class Slurm:
             )
         )
 
-    def stop(self, job: Job) -> None:
+    def stop(self, job: Job, now: bool = False) -> None:
         if queue := self.queues.get(job.spec.cluster):
-            queue.stop(handed_key(self.engine_id, job))
+            queue.stop(handed_key(self.engine_id, job), now)
 
     def conclude(self, job: Job) -> None:
         if queue := self.queues.get(job.spec.cluster):

@@ -42,6 +42,8 @@ class Handed(Struct):
     #: The run that counts has begun.
     claimed: bool = False
     stop: bool = False
+    #: Without the time to end by itself.
+    stop_now: bool = False
     #: Its last run ended so that Slurm starts it again.
     again: bool = False
     #: An answer of sbatch is awaited.

@@ -69,11 +69,11 @@ class Queue:
         else:
             self.sending.offer([handed])
 
-    def stop(self, key: str) -> None:
+    def stop(self, key: str, now: bool = False) -> None:
         handed = self.wanted.get(key)
-        if handed is None or handed.stop:
+        if handed is None:
             return
-        handed.stop = True
+        handed.stop, handed.stop_now = True, handed.stop_now or now
         if not handed.sent:
             self.end_all(handed, Ending(cause="void", text="stopped before it started"))
         elif self.driver.link is not None and handed.id:
@@ -141,7 +141,10 @@ class Queue:
             ids = {one.id for handed in wishes for one in listed.get(handed.entry, ())}
             keys = [handed.key for handed in some]
             argv = ["scancel", *joined(ids)] if ids else None
-            await link.ask("stop_handed", keys=keys, argv=argv, login=self.commands.login)
+            at_once = [handed.key for handed in some if handed.stop_now]
+            await link.ask(
+                "stop_handed", keys=keys, now=at_once, argv=argv, login=self.commands.login
+            )
         except (HostError, AgentError, SlurmSilent):
             return  # asked again with the next look at Slurm
         for handed in some:

@@ -17,6 +17,10 @@ from towline.server.wire import answer, body_as, frames, idempotency_key, number
 _AGAIN = (State.FAILED, State.LOST, State.STOPPED)
 
 
+class Stop(msgspec.Struct):
+    now: bool = False
+
+
 class Again(msgspec.Struct):
     states: list[State] = msgspec.field(default_factory=lambda: list(_AGAIN))
 
@@ -59,7 +63,7 @@ async def follow(request: Request[Any, Any, Any], name: str) -> Stream:
 @post("/v1/batches/{name:str}/stop", status_code=200)
 async def stop(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
     desk: Desk = request.app.state.desk
-    await desk.batches.stop(name)
+    await desk.batches.stop(name, now=(await body_as(request, Stop)).now)
     return answer({"batch": desk.batches.view(name)})
 
 

@@ -29,6 +29,10 @@ class Ids(msgspec.Struct):
     ids: list[int]
 
 
+class Stop(Ids):
+    now: bool = False
+
+
 @post("/v1/run", status_code=200)
 async def run(request: Request[Any, Any, Any]) -> Stream:
     """Submit one job and follow it, in one stream."""
@@ -167,11 +171,11 @@ async def _offsets(
 @post("/v1/jobs/stop", status_code=200)
 async def stop(request: Request[Any, Any, Any]) -> Response[bytes]:
     desk: Desk = request.app.state.desk
-    ids = (await body_as(request, Ids)).ids
-    for job_id in ids:
+    asked = await body_as(request, Stop)
+    for job_id in asked.ids:
         desk.engine.job(job_id)
-    await desk.engine.stop(ids)
-    return answer({"jobs": [view(desk.engine.job(job_id)) for job_id in ids]})
+    await desk.engine.stop(asked.ids, asked.now)
+    return answer({"jobs": [view(desk.engine.job(job_id)) for job_id in asked.ids]})
 
 
 @post("/v1/jobs/retry", status_code=200)

@@ -1,0 +1,17 @@
+"""What the configuration says about one machine."""
+
+from towline.hosts.base import Host
+from towline.probes.machine import Limits
+
+
+class Membership:
+    """One machine, in whatever clusters."""
+
+    def __init__(self, host: Host, root: str, limits: Limits, lost_after_s: float) -> None:
+        self.host = host
+        self.root = root
+        self.limits = limits
+        self.lost_after_s = lost_after_s
+        self.owners: tuple[str, ...] = ()
+        self.aliases: tuple[tuple[str, str], ...] = ()
+        self.clusters: set[str] = set()
