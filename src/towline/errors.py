@@ -11,6 +11,7 @@ TowlineError
 │   ├── Refused           it answered and said no (key, password, host key); a person must act
 │   └── Unusable          logged in, but no python3, no disk space, a wrong clock
 ├── AgentError            the agent over there refused one operation
+│   └── Nonsense          it said something that no agent says
 └── EngineError           the Engine itself cannot go on (store too new, socket taken)
 
 `text` says what was wrong and where, `hint` what to do next. Both are for people.
@@ -85,6 +86,10 @@ class Unusable(HostError):
 class AgentError(TowlineError):
     code = "agent"
     status = 502
+
+
+class Nonsense(AgentError):
+    code = "nonsense"
 
 
 class EngineError(TowlineError):

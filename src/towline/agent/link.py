@@ -2,13 +2,24 @@
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Callable
 from typing import Any, cast
 
 from towline.agent.frames import Unpacker, pack, packed_header
+from towline.agent.messages import (
+    check_answer,
+    check_event,
+    check_stream,
+    read_error,
+    read_hello,
+    readable,
+)
 from towline.agent.package import BOOT, agent_package
-from towline.errors import AgentError, HostError, Unreachable, Unusable
+from towline.errors import AgentError, HostError, Nonsense, TowlineError, Unreachable, Unusable
 from towline.hosts.base import Host
+
+log = logging.getLogger("towline")
 
 #: A login shell may greet us first; more than this is not a greeting.
 _MOST_NOISE = 1024 * 1024
@@ -39,12 +50,16 @@ class Link(asyncio.SubprocessProtocol):
         self._unpacker: Unpacker | None = None
         self._root = ""
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        #: Number -> what was asked, and who waits for the answer.
+        self._asked: dict[int, tuple[str, asyncio.Future[Answer]]] = {}
         #: Stream number -> who gets its frames (forward/tunnels.py).
         self.streams: dict[int, Callable[[dict[str, Any], bytes], None]] = {}
         self._may_write = asyncio.Event()
         self._may_write.set()
         self.closed = False
+        self._why_closed: HostError = Unreachable(f"{host.name}: the connection is closed")
+        #: It was closed for what the agent said, which no agent says.
+        self.spoke_nonsense = False
 
     @classmethod
     async def open(
@@ -95,9 +110,9 @@ class Link(asyncio.SubprocessProtocol):
         number = next(self._numbers)
         answer: asyncio.Future[Answer] = self._loop.create_future()
         if self.closed:
-            answer.set_exception(Unreachable(f"{self.host.name}: the connection is closed"))
+            answer.set_exception(self._why_closed)
             return answer
-        self._asked[number] = answer
+        self._asked[number] = op, answer
         answer.add_done_callback(lambda done: self._answered(number, op, done))
         # A long blob is not copied once more.
         self._write(packed_header({"id": number, "op": op, **fields}, len(blob)))
@@ -205,29 +220,50 @@ class Link(asyncio.SubprocessProtocol):
         try:
             for header, blob in self._unpacker.feed(data):
                 self._received(header, blob)
-        except (AgentError, ValueError) as error:
-            self._fail(Unusable(f"{self.host.name}: the agent does not speak as expected: {error}"))
+        except Exception as error:
+            # Whatever it is, it came of what the machine said: it costs that machine's connection.
+            self.fail_for_nonsense(error)
 
     def _received(self, header: dict[str, Any], blob: bytes) -> None:
+        if not isinstance(header, dict):
+            raise Nonsense("a header that is not an object")
         if "re" in header:
-            answer = self._asked.pop(header["re"], None)
-            if answer is None or answer.done():
-                return
-            if error := header.get("error"):
-                failure = AgentError(f"{self.host.name}: {error['text']}")
-                failure.code = error["code"]
-                answer.set_exception(failure)
-            else:
-                answer.set_result((header, blob))
+            self._hear_answer(header, blob)
         elif "stream" in header:
+            check_stream(header)
             if receive := self.streams.get(header["stream"]):
                 receive(header, blob)
         elif header.get("event") == "hello":
-            self.hello = header
+            self.hello = read_hello(header)
             if not self._ready.done():
                 self._ready.set_result(None)
         else:
+            check_event(header)
             self._on_event(header, blob)
+
+    def _hear_answer(self, header: dict[str, Any], blob: bytes) -> None:
+        number = header["re"]
+        op, answer = self._asked.pop(number, ("", None)) if type(number) is int else ("", None)
+        if answer is None or answer.done():
+            return
+        try:
+            if header.get("error"):
+                raise read_error(header["error"], self.host.name)
+            check_answer(op, header)
+        except Nonsense as error:
+            answer.set_exception(Nonsense(f"{self.host.name}: {error.text}"))
+        except AgentError as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result((header, blob))
+
+    def fail_for_nonsense(self, error: Exception) -> None:
+        """Give the connection up for what came over it, in words."""
+        known = isinstance(error, TowlineError | ValueError | RecursionError)
+        text = readable(f"{self.host.name}: its agent does not speak as expected: {error}")
+        log.warning("%s", text, exc_info=None if known else error)
+        self.spoke_nonsense = True
+        self._fail(Unusable(text, hint=f"`tow doctor` looks at {self.host.name}"))
 
     def _fail(self, error: HostError) -> None:
         self._lost(error)
@@ -236,13 +272,13 @@ class Link(asyncio.SubprocessProtocol):
     def _lost(self, error: HostError) -> None:
         if self.closed:
             return
-        self.closed = True
+        self.closed, self._why_closed = True, error
         self._may_write.set()
         if not self._ready.done():
             self._ready.set_exception(error)
             self._ready.exception()
         asked, self._asked = self._asked, {}
-        for answer in asked.values():
+        for _, answer in asked.values():
             if not answer.done():
                 answer.set_exception(error)
                 answer.exception()

@@ -66,8 +66,9 @@ class Ahead:
         answer, _ = await self._link.ask("missing", hashes=list(group))
         self._is_near = self._is_near or time.monotonic() - asked < _NEAR_S
         self._over = not self._is_near
-        if self._is_near and answer["missing"]:
-            names = [(digest, len(group[digest])) for digest in answer["missing"]]
+        missing = [digest for digest in answer["missing"] if digest in group]
+        if self._is_near and missing:
+            names = [(digest, len(group[digest])) for digest in missing]
             body = b"".join(group[digest] for digest, _ in names)
             await self._link.ask("blobs", body, contents=names)
 

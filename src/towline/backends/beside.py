@@ -5,7 +5,10 @@ import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
+
 from towline.agent.link import Link
+from towline.agent.messages import Clock, read_ending
 from towline.errors import AgentError, HostError
 
 _READ = 256 * 1024
@@ -46,7 +49,8 @@ async def run_beside(link: Link, key: str, argv: list[str]) -> AsyncIterator[dic
             else:
                 yield item
         answer, _ = await link.ask("observe", keys=[side])
-        yield {"ending": answer["states"][side].get("ending", {})}
+        ending = read_ending(answer["states"].get(side, {}).get("ending"), Clock())
+        yield {"ending": msgspec.to_builtins(ending)}
     finally:
         for task in pumps:
             task.cancel()

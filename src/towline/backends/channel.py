@@ -1,15 +1,18 @@
 """Keep a channel to one machine open: dial, notice that it broke, dial again with a back-off."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from towline.agent.link import Link
-from towline.errors import AgentError, HostError, Unreachable
+from towline.errors import AgentError, HostError, Unreachable, Unusable
 from towline.hosts.base import Host
 from towline.hosts.ssh import needs_person
+
+log = logging.getLogger("towline")
 
 #: A channel that is silent for this much longer than it should be is dead, whatever ssh believes.
 _SILENCE_S = 30.0
@@ -91,17 +94,38 @@ class Channel:
     async def _run(self) -> None:
         pause_s = _FIRST_PAUSE_S
         while True:
+            began = time.monotonic()
             try:
-                link = await self._dial()
-            except (HostError, AgentError) as error:
-                self._lost(error if isinstance(error, HostError) else Unreachable(str(error)))
+                is_sound = await self._once()
+            except Exception as error:
+                # Whatever went wrong here, this machine is dialled again.
+                log.error("machine %s", self.host.name, exc_info=error)
+                is_sound = False
+            if is_sound or time.monotonic() - began > _LONGEST_PAUSE_S:
+                pause_s = _FIRST_PAUSE_S
+            if not is_sound:
                 await self._sleep(_LONGEST_PAUSE_S if needs_person(self.error) else pause_s)
                 longest = _LONGEST_PAUSE_BUSY_S if self._busy() else _LONGEST_PAUSE_S
                 pause_s = min(pause_s * 2, longest)
-                continue
-            pause_s = _FIRST_PAUSE_S
-            await self._watch(link)
-            self._lost(self.error or Unreachable(f"{self.host.name}: the connection broke"))
+
+    async def _once(self) -> bool:
+        """Dial, and watch the channel until it breaks; whether it may be dialled again at once."""
+        try:
+            link = await self._dial()
+        except Exception as error:
+            self._lost(self._explained(error))
+            return False
+        await self._watch(link)
+        self._lost(self.error or Unreachable(f"{self.host.name}: the connection broke"))
+        return not link.spoke_nonsense
+
+    def _explained(self, error: Exception) -> HostError:
+        if isinstance(error, HostError):
+            return error
+        if isinstance(error, AgentError):
+            return Unreachable(str(error))
+        log.error("machine %s does not greet as expected", self.host.name, exc_info=error)
+        return Unusable(f"{self.host.name}: its agent does not greet as expected: {error}")
 
     async def _dial(self) -> Link:
         self._broken.clear()

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from towline.agent.link import Link
+from towline.agent.messages import Clock, read_ending, read_output
 from towline.backends.base import Guest, Report
 from towline.backends.channel import Channel
-from towline.backends.messages import Clock, read_ending, read_output
 from towline.backends.outbox import MANY, Outbox, quietly
 from towline.backends.staging import Sending
 from towline.backends.wanted import Wanted
-from towline.errors import AgentError, HostError
+from towline.errors import AgentError, HostError, Nonsense
 from towline.hosts.base import Host
 from towline.model.events import MachineGone, ProcessEnded, ProcessStarted
 from towline.model.job import Ending
@@ -185,13 +185,15 @@ class Driver:
         for at in range(0, len(wanted), MANY):
             some = {w.key: w for w in wanted[at : at + MANY]}
             answer, _ = await link.ask("observe", keys=list(some))
-            for key, known in answer["states"].items():
-                self._found(link, some[key], known)
+            if unheard := some.keys() - answer["states"].keys():
+                raise Nonsense(f"{self.name}: says nothing of {min(unheard)}")
+            for key, one in some.items():
+                self._found(link, one, answer["states"][key])
 
     def _found(self, link: Link, wanted: Wanted, known: dict[str, Any]) -> None:
         state = known["state"]
         if state == "ended":
-            self._end(wanted, read_ending(known["ending"], self._clock))
+            self._end(wanted, read_ending(known.get("ending"), self._clock))
         elif wanted.stop:
             self._spawn(self._stop_now(link, [wanted]))
         elif state == "running":
@@ -220,9 +222,9 @@ class Driver:
             answer, _ = await link.ask("void", keys=keys)
             running: dict[bool, list[str]] = {}
             for wanted in some:
-                known = answer["states"][wanted.key]
-                if known["state"] == "ended":
-                    self._end(wanted, read_ending(known["ending"], self._clock))
+                known = answer["states"].get(wanted.key, {})
+                if known.get("state") == "ended":
+                    self._end(wanted, read_ending(known.get("ending"), self._clock))
                 else:
                     running.setdefault(wanted.kill, []).append(wanted.key)
             for kill, some_keys in running.items():
@@ -261,12 +263,11 @@ class Driver:
         wanted.held = True
         self.on_hold(wanted)
 
-    def _started(self, wanted: Wanted, at: float) -> None:
+    def _started(self, wanted: Wanted, at: Any) -> None:
         if not wanted.started and not wanted.settled:
             wanted.started = wanted.sent = True
-            self.report(
-                ProcessStarted(wanted.job, wanted.attempt, wanted.rank, self._clock.here(at))
-            )
+            since = self._clock.here(at) or time.time()
+            self.report(ProcessStarted(wanted.job, wanted.attempt, wanted.rank, since))
 
     def _end(self, wanted: Wanted, ending: Ending, said: tuple[bytes, bytes] | None = None) -> None:
         if self.wanted.pop(wanted.key, None) is not None and not wanted.settled:

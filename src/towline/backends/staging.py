@@ -109,10 +109,12 @@ async def _send_all(
 
 
 async def _send_missing(link: Link, blobs: BlobStore, digests: list[str], sending: Sending) -> None:
+    offered = set(digests)
     answer, _ = await link.ask("missing", hashes=digests)
-    missing: list[str] = answer["missing"]
+    # No machine gets a content that it was not offered.
+    missing = [digest for digest in answer["missing"] if digest in offered]
     sending.total += sum(blobs.size(digest) for digest in missing)
-    held = {digest: await _resumed(link, digest) for digest in answer["begun"]}
+    held = {digest: await _resumed(link, digest) for digest in answer["begun"] if digest in offered}
     sending.sent += sum(held.values())
     try:
         await _send_contents(link, blobs, missing, held, sending)

@@ -144,7 +144,8 @@ class Services:
             header, _ = await self.backend.file_operation(job, 0, "services")
             link = await self.machines.tunnel(job, 0)
             for name, seen in header["services"].items():
-                await self._learn(job, standings[name], seen, link)
+                if name in standings:
+                    await self._learn(job, standings[name], seen, link)
         except (TowlineError, TimeoutError):
             # Asking waits by itself for a machine that is away.
             return 1.0

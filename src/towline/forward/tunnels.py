@@ -47,6 +47,7 @@ class Tunnel:
         self._credit = WINDOW
         self._may_send = asyncio.Event()
         self._may_send.set()
+        self._unread = 0
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def run(self, where: Where) -> None:
@@ -77,6 +78,10 @@ class Tunnel:
             await asyncio.sleep(1.0)
 
     def _received(self, header: dict[str, Any], blob: bytes) -> None:
+        self._unread += len(blob)
+        if self._unread > 2 * WINDOW:
+            # It does not keep to what was agreed, so it is not heard any more.
+            header, blob = {"close": True}, b""
         if blob:
             self._inbox.put_nowait(blob)
         if "credit" in header:
@@ -101,6 +106,7 @@ class Tunnel:
         while (data := await self._inbox.get()) is not None:
             self.writer.write(data)
             await self.writer.drain()
+            self._unread -= len(data)
             self.link.send({"stream": self.number, "credit": len(data)})
 
 

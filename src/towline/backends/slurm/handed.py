@@ -1,6 +1,5 @@
 """An attempt that Slurm runs, as the Engine keeps track of it."""
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -91,14 +90,15 @@ class Handed(Struct):
         """Slurm's number of it, from that of the whole."""
         return f"{ticket}_{self.index}" if self.array and ticket else ticket
 
-    def recorded(self, array: list[Any] | None, ticket: str, claim: list[str]) -> None:
+    def recorded(self, array: tuple[str, int] | None, ticket: str, claim: list[str]) -> None:
         """What is written down over there: where it was put, and which entry runs it."""
         # Once it has begun that stays so, though somebody removed its folder since.
         self.claimed = self.claimed or bool(claim)
         name, index = array or ("", 0)
         if claim:
             self.id, self.array = claim[0], claim[2] if len(claim) > 2 else ""
-            self.index = int(self.id.partition("_")[2] or 0)
+            task = self.id.partition("_")[2]
+            self.index = int(task) if task.isdecimal() and len(task) < 10 else 0
         elif not self.vanished and self.array in ("", name):
             self.array, self.index = name, index
             self.id = self.id or self.number_in(ticket)
@@ -121,18 +121,3 @@ def by_attempt(listed: Iterable[Listed]) -> dict[str, list[Listed]]:
         key += task + index
         found.setdefault(key, []).append(one)
     return found
-
-
-def ending_from(body: dict[str, Any]) -> Ending:
-    """An ending as a runner wrote it down."""
-    return Ending(
-        code=body.get("code"),
-        signal=body.get("signal"),
-        cause=body.get("cause") or "",
-        text=body.get("text") or "",
-        started=body.get("started") or 0.0,
-        ended=body.get("ended") or time.time(),
-        made=body.get("made", -1),
-        out_size=body.get("out_size") or 0,
-        err_size=body.get("err_size") or 0,
-    )

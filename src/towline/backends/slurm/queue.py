@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from towline.agent.link import Link
+from towline.agent.messages import Clock, Rank, read_ending, read_rank, read_record
 from towline.backends.base import Report
 from towline.backends.driver import Driver
 from towline.backends.slurm.commands import Commands, SlurmSilent
-from towline.backends.slurm.handed import Handed, by_attempt, ending_from
+from towline.backends.slurm.handed import Handed, by_attempt
 from towline.backends.slurm.sending import Sending
 from towline.backends.slurm.tasks import Tasks
 from towline.backends.slurm.verdicts import EVICTED
@@ -24,6 +25,8 @@ from towline.model.events import AttemptWaits, ProcessEnded, ProcessStarted
 from towline.model.job import Ending
 from towline.probes.slurm import joined, read_ticket
 
+#: Runners tell times of the nodes, whose clocks are taken to agree with ours.
+_OUR_CLOCK = Clock()
 #: Most attempts named in one message.
 _MANY = 500
 
@@ -119,9 +122,9 @@ class Queue:
         for key, seen in header["news"].items():
             whole, _, rank = key.rpartition("-")
             handed = self.wanted.get(whole)
-            if handed is not None:
+            if handed is not None and rank in map(str, range(handed.count)):
                 handed.claimed = True
-                self._found(handed, int(rank), seen)
+                self._found(handed, int(rank), read_rank(seen))
             elif not self.is_wanted(whole):
                 # Two clusters may share an access node and a folder there: only old news goes.
                 self.concluded.setdefault(whole, {})
@@ -161,41 +164,39 @@ class Queue:
             part = {handed.key: handed for handed in some[at : at + _MANY]}
             keys = {key: handed.count for key, handed in part.items()}
             answer, _ = await link.ask("handed", keys=keys)
-            for key, known in answer["handed"].items():
-                handed = part[key]
-                claim = known["claim"].split()
-                handed.recorded(known["array"], read_ticket(known["ticket"]), claim)
-                said[key] = known["said"]
-                for rank, seen in enumerate(known["ranks"]):
-                    self._found(handed, rank, seen)
+            for key, handed in part.items():
+                known = read_record(answer["handed"].get(key))
+                handed.recorded(known.array, read_ticket(known.ticket), known.claim.split())
+                said[key] = known.said
+                for rank, seen in enumerate(known.ranks[: handed.count]):
+                    self._found(handed, rank, read_rank(seen))
         self.watch.soon()
         return said
 
-    def _found(self, handed: Handed, rank: int, seen: dict[str, Any]) -> None:
+    def _found(self, handed: Handed, rank: int, seen: Rank) -> None:
         if rank in handed.ended:
             return
-        if seen["state"] == "ended" and "ending" in seen:
-            ending = ending_from(seen["ending"])
+        if seen.state == "ended" and seen.ending is not None:
+            ending = read_ending(seen.ending, _OUR_CLOCK)
             if ending.started:
                 self._begin(handed, rank, ending.started, seen)
             if ending.cause == EVICTED and not handed.stop:
                 self._evicted(handed, rank, ending)
             else:
                 self.end(handed, rank, ending)
-        elif seen["state"] == "running" and seen.get("run", 0) >= handed.run:
-            self._begin(handed, rank, seen.get("started", 0.0), seen)
-        elif seen["state"] == "waiting" and "run" in seen and rank in handed.started:
-            handed.run = seen.get("run", 0)
+        elif seen.state == "running" and (seen.run or 0) >= handed.run:
+            self._begin(handed, rank, seen.started, seen)
+        elif seen.state == "waiting" and seen.run is not None and rank in handed.started:
+            handed.run = seen.run
             self.requeued(handed)
 
-    def _begin(self, handed: Handed, rank: int, at: float, seen: dict[str, Any]) -> None:
-        handed.run, handed.again = seen.get("run", 0), False
+    def _begin(self, handed: Handed, rank: int, at: float, seen: Rank) -> None:
+        handed.run, handed.again = seen.run or 0, False
         if rank not in handed.started:
             handed.begun_at = time.time()
             handed.started.add(rank)
             handed.reason = ""
-            node = seen.get("node", "")
-            self.report(ProcessStarted(handed.job, handed.attempt, rank, at, node))
+            self.report(ProcessStarted(handed.job, handed.attempt, rank, at, seen.node))
 
     def _evicted(self, handed: Handed, rank: int, ending: Ending) -> None:
         if rank not in handed.evicted:

@@ -1,0 +1,362 @@
+"""The one door for what comes from a machine: words of an agent in, checked facts out.
+
+A machine may be damaged, hostile, or run a job that writes where it should not. So everything that
+is heard is checked here for its shape, its types and its size before anything relies on it:
+
+- a greeting, an event or an answer of the wrong shape is `Nonsense`: whoever asked is told, and the
+  connection is given up where nobody asked;
+- the record of one job that cannot be read harms that job alone: it ends as lost;
+- a text is cut, and has nothing in it that the store or a terminal cannot keep.
+"""
+
+import re
+import time
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from towline.errors import AgentError, Nonsense
+from towline.model.job import Ending
+
+Kind = TypeVar("Kind")
+
+#: So much of a text for people is kept.
+_MOST_TEXT = 2000
+_MOST_NAME = 1 << 16
+#: Lone surrogates cannot be written down, and NUL marks texts that were encoded to be kept.
+_UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
+
+Time = Annotated[float, Meta(ge=0.0, le=1e11)]
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+Small = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Name = Annotated[str, Meta(max_length=_MOST_NAME)]
+Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16,128}\Z")]
+Word = Annotated[str, Meta(pattern=r"\A[a-z_]{0,40}\Z")]
+
+# --- shapes ----------------------------------------------------------------------------------
+
+
+class _Hello(Struct):
+    """How an agent introduces itself and its machine."""
+
+    time: Time
+    root: Name
+    protocol: Small = 0
+    pid: Small = 0
+    python: Name = ""
+    hostname: Name = ""
+    boot: Name = ""
+    user: Name = ""
+    home: Name = ""
+    address: Name = ""
+    cpus: Annotated[float, Meta(ge=0, le=1e6)] = 1
+    logout_ends_jobs: bool | None = None
+    identity: dict[str, Name | Count] = field(default_factory=dict)
+
+
+class _Ending(Struct):
+    code: Small | None = None
+    signal: Annotated[int, Meta(ge=0, le=1024)] | None = None
+    cause: Word | None = None
+    text: str | None = None
+    started: Time | None = None
+    ended: Time | None = None
+    made: Annotated[int, Meta(ge=-1, le=2**62)] | None = -1
+    out_size: Count | None = 0
+    err_size: Count | None = 0
+
+
+class State(Struct):
+    """Where one process stands, as its machine says."""
+
+    state: Literal["unknown", "held", "running", "ended", "elsewhere"]
+    started: Any = None
+    ending: Any = None
+    host: Name = ""
+
+
+class Rank(Struct):
+    """Where one process of a handed-over attempt stands, as its files say."""
+
+    state: Literal["waiting", "running", "ended"] = "waiting"
+    ending: Any = None
+    #: Which run of the attempt says so; None where none does.
+    run: Annotated[int, Meta(ge=0, le=10**9)] | None = None
+    started: Time = 0.0
+    node: Name = ""
+
+
+class Record(Struct):
+    """What is written down over there of a handed-over attempt."""
+
+    ticket: str = ""
+    claim: str = ""
+    said: str = ""
+    array: tuple[Name, Annotated[int, Meta(ge=0, le=10**9)]] | None = None
+    ranks: list[Any] = field(default_factory=list)
+
+
+class _File(Struct):
+    name: Name
+    kind: Literal["file", "dir", "link", "other"]
+    size: Count = 0
+    mtime: float = 0.0
+    mode: Annotated[int, Meta(ge=0, le=0o7777)] = 0
+    target: Name = ""
+    #: Ours to say, never a machine's: which content of our own store it is.
+    blob: None = None
+
+
+class _Error(Struct):
+    text: str
+    code: Annotated[str, Meta(max_length=100)] = "agent"
+
+
+class _Probe(Struct):
+    """What a machine measured; parsing it is up to `probes`, which take nothing for granted."""
+
+    time: Time | None = None
+    jobs: dict[str, Any] | None = None
+    gpus: str | None = None
+    gpu_error: str | None = None
+    disk_free_mb: Count | None = None
+
+
+class _Raw(Struct):
+    raw: _Probe
+
+
+class _States(Struct):
+    states: dict[str, State]
+
+
+class _Piece(Struct):
+    size: Count
+    eof: bool
+
+
+class _Called(Struct):
+    code: Small
+    out: str
+    err: str
+
+
+class _Missing(Struct):
+    missing: list[Digest]
+    begun: dict[Digest, Count] = field(default_factory=dict)
+
+
+class _Resumed(Struct):
+    size: Count
+    more: bool
+
+
+class _Have(Struct):
+    have: bool
+    recent: list[Digest] = field(default_factory=list)
+
+
+class _Port(Struct):
+    port: Annotated[int, Meta(ge=1, le=65535)]
+
+
+class _Files(Struct):
+    files: list[_File]
+    more: bool = False
+
+
+class _Entries(Struct):
+    entries: list[_File]
+    more: bool = False
+
+
+class _Handed(Struct):
+    handed: dict[str, Any]
+
+
+class _Service(Struct):
+    state: Name = ""
+    port: Annotated[int, Meta(ge=0, le=65535)] | None = None
+    text: str | None = None
+
+
+class _Services(Struct):
+    services: dict[str, _Service]
+
+
+class _Sizes(Struct):
+    folders: list[tuple[Name, Count, Time | bool | None]]
+    more: bool
+
+
+class _Swept(Struct):
+    snapshots: Count
+    blobs: Count
+    bytes: Count
+
+
+class _Forgotten(Struct):
+    forgotten: list[str]
+
+
+class _Jobs(Struct):
+    held: list[str] = field(default_factory=list)
+    started: list[tuple[str, Any, Any]] = field(default_factory=list)
+    ended: list[tuple[str, Any]] = field(default_factory=list)
+
+
+class _News(Struct):
+    news: dict[str, Any]
+
+
+class _Stream(Struct):
+    stream: Count
+    credit: Annotated[int, Meta(ge=0, le=2**40)] = 0
+    eof: bool = False
+    close: bool = False
+
+
+#: Operation -> the answer to it; the others have an answer that says nothing.
+_ANSWERS: dict[str, type] = {
+    "probe": _Raw,
+    "observe": _States,
+    "void": _States,
+    "read": _Piece,
+    "get": _Piece,
+    "list": _Entries,
+    "stat": _File,
+    "walk": _Files,
+    "changed": _Files,
+    "services": _Services,
+    "free_port": _Port,
+    "missing": _Missing,
+    "resume": _Resumed,
+    "have_snapshot": _Have,
+    "call": _Called,
+    "hand_over": _Called,
+    "handed": _Handed,
+    "sizes": _Sizes,
+    "sweep": _Swept,
+    "forget": _Forgotten,
+}
+_EVENTS: dict[str, type] = {"jobs": _Jobs, "probe": _Raw, "handed": _News}
+
+# --- the door --------------------------------------------------------------------------------
+
+
+def check_answer(op: str, header: dict[str, Any]) -> None:
+    if (kind := _ANSWERS.get(op)) is not None:
+        _read(kind, header, f"its answer to `{op}`")
+
+
+def check_event(header: dict[str, Any]) -> None:
+    event = header.get("event")
+    if isinstance(event, str) and event in _EVENTS:
+        _read(_EVENTS[event], header, f"its `{event}`")
+
+
+def check_stream(header: dict[str, Any]) -> None:
+    _read(_Stream, header, "a stream of it")
+
+
+def read_hello(header: dict[str, Any]) -> dict[str, Any]:
+    """The greeting, with nothing in it that is not known here."""
+    hello = msgspec.structs.asdict(_read(_Hello, header, "its greeting"))
+    for name in ("python", "hostname", "boot", "user", "address"):
+        hello[name] = readable(hello[name])
+    return hello
+
+
+def read_error(error: Any, name: str) -> AgentError:
+    """Why the agent of a machine says no."""
+    found = _read(_Error, error, "its refusal")
+    failure = AgentError(f"{name}: {readable(found.text)}")
+    failure.code = found.code
+    return failure
+
+
+def readable(text: str) -> str:
+    """A text for people as the store can keep it."""
+    short = text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + "…"
+    return _UNKEEPABLE.sub("\ufffd", short)
+
+
+class Clock:
+    """Turns times of a machine's clock into ours."""
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+
+    def set(self, hello: dict[str, Any]) -> None:
+        """Note how far the clock of a machine that just greeted is ahead of ours."""
+        self._ahead_s = hello.get("time", time.time()) - time.time()
+        if abs(self._ahead_s) < 1.0:
+            self._ahead_s = 0.0
+
+    def here(self, at: Any) -> float:
+        """A time of the machine in ours; 0 for what is none."""
+        try:
+            told = msgspec.convert(at, Time)
+        except msgspec.ValidationError:
+            return 0.0
+        return max(0.0, told - self._ahead_s) if told else 0.0
+
+
+def read_ending(body: Any, clock: Clock) -> Ending:
+    """How a process ended; a record that cannot be read means that nobody knows."""
+    try:
+        told = msgspec.convert(body, _Ending)
+    except (msgspec.ValidationError, RecursionError):
+        told = _Ending()
+    if told.code is None and told.signal is None and not told.cause:
+        text = "the machine's record of its end is damaged"
+        return Ending(cause="lost", text=text, ended=time.time())
+    return Ending(
+        code=told.code,
+        signal=told.signal,
+        cause=told.cause or "",
+        text=readable(told.text or ""),
+        started=clock.here(told.started),
+        ended=clock.here(told.ended) or time.time(),
+        made=-1 if told.made is None else told.made,
+        out_size=told.out_size or 0,
+        err_size=told.err_size or 0,
+    )
+
+
+def read_output(ending: Any) -> tuple[bytes, bytes] | None:
+    """What a job printed, where it came with its ending."""
+    match ending:
+        case {"said": [str(out), str(err)]}:
+            return out.encode("latin-1", "replace"), err.encode("latin-1", "replace")
+    return None
+
+
+def read_state(told: Any) -> State:
+    return _read(State, told, "where a job stands")
+
+
+def read_record(told: Any) -> Record:
+    """What lies in the folder of a handed-over attempt; nothing, where it cannot be read."""
+    try:
+        return msgspec.convert(told, Record)
+    except msgspec.ValidationError:
+        return Record()
+
+
+def read_rank(told: Any) -> Rank:
+    """Of a process whose files cannot be read nothing is known: then the queue's word counts."""
+    try:
+        rank = msgspec.convert(told, Rank)
+    except msgspec.ValidationError:
+        return Rank()
+    rank.node = readable(rank.node)
+    return rank
+
+
+def _read(kind: type[Kind], told: Any, what: str) -> Kind:
+    try:
+        return msgspec.convert(told, kind)
+    except msgspec.ValidationError as error:
+        raise Nonsense(f"{what} cannot be understood: {error}") from None

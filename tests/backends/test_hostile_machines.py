@@ -1,0 +1,160 @@
+"""What a machine says that it should not costs that machine, or one job, and nothing else."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.hostile import HELLO, HostileHost, watch_processes
+from towline.backends.driver import Driver
+from towline.backends.wanted import Wanted
+from towline.model.events import ProcessEnded, ProcessStarted
+from towline.snapshot.blobs import BlobStore
+
+KEYS = ("e-1-1-0", "e-2-1-0")
+
+
+class Scene:
+    """One driver of one hostile machine, and what it reports."""
+
+    def __init__(self, folder: Path) -> None:
+        self.host = HostileHost()
+        self.facts: list[Any] = []
+        blobs = BlobStore(str(folder / "blobs"))
+        self.driver = Driver(
+            self.host,
+            "/nowhere",
+            blobs,
+            self.facts.append,
+            on_hold=lambda wanted: None,
+            on_probe=lambda driver, raw: None,
+            probe_every_s=5.0,
+            lost_after_s=86400.0,
+        )
+
+    def want(self, *keys: str) -> None:
+        for key in keys:
+            job = int(key.split("-")[1])
+            self.driver.want(Wanted(key, job, 1, 0, order=lambda key=key: {"key": key}))  # type: ignore[misc]
+
+    def is_given_up(self) -> bool:
+        return self.driver.error is not None and self.driver.link is None
+
+    def endings(self) -> dict[int, Any]:
+        return {fact.job: fact.ending for fact in self.facts if isinstance(fact, ProcessEnded)}
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Callable[[Scene], Awaitable[None]]], None]:
+    processes = watch_processes(monkeypatch)
+
+    def play(scenario: Callable[[Scene], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            scene = Scene(tmp_path)
+            try:
+                await scenario(scene)
+            finally:
+                await scene.driver.close()
+                await scene.until(lambda: all(p.get_returncode() is not None for p in processes))
+
+        asyncio.run(whole())
+
+    return play
+
+
+Play = Callable[[Callable[[Scene], Awaitable[None]]], None]
+
+NONSENSE = [
+    ("its greeting", lambda host: setattr(host, "hello", {**HELLO, "time": "noon"})),
+    ("its greeting", lambda host: setattr(host, "hello", {"event": "hello"})),
+    ("expected", lambda host: setattr(host, "hello", "5")),
+    ("expected", lambda host: setattr(host, "hello", "[" * 100_000)),
+    ("expected", lambda host: setattr(host, "hello", "\xff")),
+    ("probe", lambda host: host.answers.update(probe={})),
+    ("probe", lambda host: host.answers.update(probe={"raw": 5})),
+    ("observe", lambda host: host.answers.update(observe={"states": [1]})),
+    ("says nothing of e-1-1-0", lambda host: host.answers.update(observe={"states": {}})),
+    ("observe", lambda host: host.answers.update(observe={"states": {"KEY": {"state": 5}}})),
+    ("jobs", lambda host: host.after.update(watch=[{"event": "jobs", "ended": 5}])),
+    ("probe", lambda host: host.after.update(watch=[{"event": "probe"}])),
+    ("refusal", lambda host: host.answers.update(watch={"error": {"text": 5}})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "spoil"), NONSENSE)
+def test_a_machine_that_speaks_nonsense_is_said_to_and_called_again(
+    play: Play, text: str, spoil: Callable[[HostileHost], None]
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        spoil(scene.host)
+        wanted = Wanted(KEYS[0], 1, 1, 0, order=None, sent=True, started=True)
+        scene.driver.want(wanted)
+        scene.driver.channel.open()
+        await scene.until(scene.is_given_up)
+        assert text in str(scene.driver.error)
+        scene.driver.channel.redial()
+        await scene.until(lambda: scene.host.dials > 1)
+
+    play(scenario)
+
+
+def test_a_machine_that_comes_to_its_senses_is_used_again(play: Play) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.host.hello = "[]"
+        scene.driver.channel.open()
+        await scene.until(scene.is_given_up)
+        scene.host.hello = dict(HELLO)
+        await scene.driver.reach()
+
+    play(scenario)
+
+
+def test_nonsense_is_not_asked_for_again_and_again_without_a_pause(play: Play) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.host.after["watch"] = ["5"]
+        scene.driver.channel.open()
+        await scene.until(scene.is_given_up)
+        # Each of these connections opened well, and broke at once.
+        pauses = []
+
+        async def sleep(pause_s: float) -> None:
+            pauses.append(pause_s)
+
+        scene.driver.channel._sleep = sleep  # type: ignore[method-assign]
+        scene.driver.channel.redial()
+        await scene.until(lambda: len(pauses) >= 3)
+        assert pauses[:3] == sorted(set(pauses[:3]))
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("body", [{"code": "abc"}, {"code": 10**23}, {"cause": ["x"]}, 5, None])
+def test_an_ending_that_cannot_be_read_harms_its_own_job_alone(play: Play, body: Any) -> None:
+    async def scenario(scene: Scene) -> None:
+        ended = [[KEYS[0], body], [KEYS[1], {"code": 0, "text": "\udcff"}]]
+        scene.host.after["start"] = [
+            {"event": "jobs", "started": [[KEYS[0], 1, "noon"], [KEYS[1], 2, 5.0]]},
+            {"event": "jobs", "ended": ended},
+        ]
+        scene.driver.channel.open()
+        await scene.driver.reach()
+        scene.want(*KEYS)
+        await scene.until(lambda: len(scene.endings()) == 2)
+        first, second = scene.endings()[1], scene.endings()[2]
+        assert (first.cause, first.code) == ("lost", None)
+        assert "damaged" in first.text
+        assert (second.cause, second.code) == ("", 0)
+        assert scene.driver.link is not None
+        started = [fact for fact in scene.facts if isinstance(fact, ProcessStarted)]
+        assert {fact.job: fact.at > 1e9 for fact in started} == {1: True, 2: False}
+
+    play(scenario)
