@@ -12,8 +12,8 @@ import pytest
 from e2e.checker import LINES, lines_on
 from e2e.engines import kill_engine
 from e2e.jobs import configure
-from e2e.test_kills import processes
 from testbed.hosts import Hosts
+from testbed.processes import processes_on
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 
@@ -48,7 +48,7 @@ def test_every_line_runs_once_whatever_is_killed(hosts: Hosts, tow: Tow, tow_hom
     client.wait()
     kill_engine(tow_home)
     await_done(tow, COUNT // 5)
-    for pid in processes(hosts, "h1", "tow-agent"):
+    for pid in processes_on(hosts, "h1", "tow-agent"):
         os.kill(pid, signal.SIGKILL)
     await_done(tow, COUNT // 3)
     hosts.kill(DOOMED)

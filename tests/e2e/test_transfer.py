@@ -13,8 +13,8 @@ import pytest
 
 from e2e.engines import kill_engine
 from e2e.jobs import FINAL, configure, ended, submit
-from e2e.test_kills import processes
 from testbed.hosts import Hosts
+from testbed.processes import processes_on
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 from towline.agent.remote.packs import RECORD
@@ -87,13 +87,13 @@ def kill_the_engine(_hosts: Hosts, tow: Tow) -> None:
 
 
 def kill_the_agent(hosts: Hosts, _tow: Tow) -> None:
-    for pid in processes(hosts, "h1", "tow-agent"):
+    for pid in processes_on(hosts, "h1", "tow-agent"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def reset_the_connections(hosts: Hosts, _tow: Tow) -> None:
-    for pid in processes(hosts, "h1", "sshd"):
+    for pid in processes_on(hosts, "h1", "sshd"):
         with contextlib.suppress(ProcessLookupError):
             if os.stat(f"/proc/{pid}").st_uid != 0:
                 os.kill(pid, signal.SIGKILL)
