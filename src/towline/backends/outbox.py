@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from towline.agent.link import Link
@@ -14,6 +14,8 @@ from towline.snapshot.blobs import BlobStore
 
 #: Most processes named in one message.
 MANY = 2000
+#: Most characters of commands and variables in one; as JSON each may take twelve bytes.
+MOST_CHARACTERS = 4_000_000
 
 
 class Outbox:
@@ -101,12 +103,35 @@ class Outbox:
     def _send(self, link: Link, some: list[Wanted]) -> None:
         if link.closed or not some:
             return
-        for at in range(0, len(some), MANY):
-            part = some[at : at + MANY]
-            orders = [wanted.order() for wanted in part if wanted.order is not None]
-            for wanted in part:
-                wanted.sent = True
-            self._spawn(quietly(link.ask_soon("start", jobs=orders)))
+        orders = []
+        for wanted in some:
+            wanted.sent = True
+            if wanted.order is not None:
+                orders.append(wanted.order())
+        for part in messages(orders):
+            self._spawn(quietly(link.ask_soon("start", jobs=part)))
+
+
+def messages(orders: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Orders in parts that are not too large for one message."""
+    part: list[dict[str, Any]] = []
+    size = 0
+    for order in orders:
+        weight = weight_of(order)
+        if part and (len(part) == MANY or size + weight > MOST_CHARACTERS):
+            yield part
+            part, size = [], 0
+        part.append(order)
+        size += weight
+    if part:
+        yield part
+
+
+def weight_of(order: dict[str, Any]) -> int:
+    """Characters of what may be long: the command and its variables."""
+    variables = [order["env"], order["environ"] or {}]
+    names_and_values = (text for some in variables for pair in some.items() for text in pair)
+    return sum(map(len, order["argv"])) + sum(map(len, names_and_values))
 
 
 async def quietly(awaitable: Any) -> None:

@@ -25,6 +25,8 @@ from towline.snapshot.folder import only_these
 
 _LONGEST_TITLE = 60
 _LONGEST_NAME = 200
+#: The kernel's own limit for a command and its environment, wherever it runs.
+_MOST_WORDS = 6_000_000
 
 
 class JobAsk(Struct, forbid_unknown_fields=True):
@@ -106,6 +108,7 @@ def request_from(ask: JobAsk, config: Config) -> Request:
 def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
     """All but the snapshot, which takes longer and comes after every check."""
     check_words(ask.argv)
+    check_size(ask.argv, ask.env, ask.environ)
     check_name(ask.name)
     name, cluster = cluster_of(ask.cluster, config)
     if not isinstance(cluster, MachinesCluster | SlurmCluster):
@@ -183,6 +186,18 @@ def check_words(argv: list[str]) -> None:
         raise UsageError("there is no command to run", hint="tow run COMMAND [ARGUMENTS]")
     if any("\0" in word for word in argv):
         raise UsageError("an argument contains a NUL character, which no program can be given")
+
+
+def check_size(argv: list[str], *variables: dict[str, str]) -> None:
+    """Refuse what no machine could start, before anything travels."""
+    words = [*argv, *(text for some in variables for pair in some.items() for text in pair)]
+    size = sum(map(len, words))
+    if size > _MOST_WORDS:
+        raise UsageError(
+            f"the command and its variables take {size / 1e6:.1f} MB, and Linux starts no program"
+            f" with more than {_MOST_WORDS / 1e6:.0f} MB of them",
+            hint="write what is long into a file, and have the job read that",
+        )
 
 
 def check_name(name: str) -> None:

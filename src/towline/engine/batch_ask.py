@@ -7,7 +7,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from towline.config.settings import MachineEntry
-from towline.engine.ask import JobAsk, check_name, check_words, checked_variables, title_of
+from towline.engine.ask import (
+    JobAsk,
+    check_name,
+    check_size,
+    check_words,
+    checked_variables,
+    title_of,
+)
 from towline.engine.batches import Wish
 from towline.engine.engine import request_of
 from towline.engine.intake import Intake
@@ -107,6 +114,7 @@ def _checked_lines(asks: Iterable[LineAsk]) -> Iterable[Line]:
         number = ask.number or place
         try:
             check_words(ask.argv)
+            check_size(ask.argv, ask.env)
             env = checked_variables(ask.env) if ask.env else {}
             check_name(ask.name)
         except UsageError as error:

@@ -28,6 +28,8 @@ class Worker:
         self.outbox = frames.Outbox(self.fd)
         self.clogged = False
         self.job = None
+        #: What it failed by, in its own words.
+        self.trouble = ""
 
 
 class Crew:
@@ -109,6 +111,7 @@ class Crew:
             return
         for message, _ in worker.decoder.feed(data):
             job = worker.job
+            worker.trouble = message.get("trouble", "")
             if job is None or message.get("key") != job.key:
                 continue
             if "ended" in message or "known" in message:
@@ -143,6 +146,7 @@ class Crew:
             if worker.job is not None:
                 job, worker.job = worker.job, None
                 job.worker = None
+                job.trouble = worker.trouble
                 self.died(job)
 
 
@@ -158,10 +162,20 @@ def become_supervisor(home, sock):
         machine.set_name(b"tow-supervisor")
         os.chdir("/")
         Supervisor(home, sock).serve()
-    except BaseException:
+    except BaseException as problem:
         note(home, traceback.format_exc())
+        confess(sock, "%s: %s" % (type(problem).__name__, problem))
     finally:
         os._exit(0)
+
+
+def confess(sock, text):
+    """The agent is to know that nobody killed us."""
+    try:
+        sock.setblocking(False)
+        sock.sendall(frames.encode({"trouble": text[:500]}))
+    except OSError:
+        pass
 
 
 def note(home, text):

@@ -53,6 +53,16 @@ class Decoder:
         return [frame]
 
     def feed(self, data):
+        """The frames that are complete with `data`, which came by whatever way."""
+        if self.blob is None:
+            return self.split(data)
+        count = min(len(data), len(self.blob) - self.filled)
+        self.blob[self.filled : self.filled + count] = data[:count]
+        self.filled += count
+        frames = self.taken(self.blob)
+        return frames + self.split(data[count:]) if frames else frames
+
+    def split(self, data):
         buffer = self.buffer
         buffer += data
         at = 0

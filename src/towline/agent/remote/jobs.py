@@ -20,7 +20,10 @@ MOST_TRIES = 20
 class Job:
     """One job that has not ended, as far as this agent knows."""
 
-    __slots__ = ("held", "key", "pid", "raw", "released", "started", "stopping", "tries", "worker")
+    __slots__ = (
+        "held", "key", "pid", "raw", "released", "started", "stopping", "tries", "trouble",
+        "worker",
+    )  # fmt: skip
 
     def __init__(self, key, raw=b""):
         self.key = key
@@ -31,6 +34,8 @@ class Job:
         self.released = False
         self.pid = 0
         self.tries = 0
+        #: What its supervisor failed by, if it was not killed.
+        self.trouble = ""
         #: The grace that a stop was asked with, once it was.
         self.stopping = None
         self.started = 0.0
@@ -186,7 +191,10 @@ class Jobs:
             self.entomb(job.key, "stopped", "stopped before it started")
             return
         if job.tries > MOST_TRIES:
-            self.entomb(job.key, "lost", "its supervisor was killed each time before it started")
+            text = "its supervisor was killed each time before it started"
+            if job.trouble:
+                text = "its supervisor failed each time before it started: %s" % job.trouble
+            self.entomb(job.key, "lost", text)
             return
         self.queue.append(job)
         self.dispatch_later(0.02)
