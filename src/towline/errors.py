@@ -4,6 +4,7 @@ TowlineError
 ├── UsageError            the user asked for something that cannot be; exit code 2
 │   ├── RequestError      a request that does not parse, with the place and what was expected
 │   ├── ConfigError       a configuration file that is wrong, with file and key
+│   ├── NotTrusted        a project's file that decides what runs where, and nobody trusted it yet
 │   └── Impossible        a request that no machine of the cluster can ever satisfy
 ├── NotFound              no such job, cluster, machine or file; exit code 2
 ├── HostError             a machine could not be reached or used
@@ -38,6 +39,10 @@ class TowlineError(Exception):
     def __str__(self) -> str:
         return f"{self.text}\n  {self.hint}" if self.hint else self.text
 
+    def facts(self) -> dict[str, object]:
+        """What a program needs to know to act on it; part of the API."""
+        return {}
+
 
 class UsageError(TowlineError):
     code = "usage"
@@ -53,6 +58,22 @@ class RequestError(UsageError):
 
 class ConfigError(UsageError):
     code = "config"
+
+
+class NotTrusted(UsageError):
+    code = "not_trusted"
+
+    def __init__(self, file: str, digest: str, settings: dict[str, object]) -> None:
+        super().__init__(
+            f"{file} wants to decide what runs where, and you have not trusted it",
+            "look at it, then type: tow trust",
+        )
+        self.file = file
+        self.digest = digest
+        self.settings = settings
+
+    def facts(self) -> dict[str, object]:
+        return {"trust": {"file": self.file, "digest": self.digest, "settings": self.settings}}
 
 
 class Impossible(UsageError):

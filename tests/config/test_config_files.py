@@ -1,6 +1,5 @@
 """The user's file, the project's above it, and mistakes in either."""
 
-import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from towline.config.check import check_text
-from towline.config.load import find_project_file, load_config, load_with_sources
+from towline.config.load import load_config, load_with_sources
 from towline.config.settings import Config, MachineEntry, MachinesCluster, SlurmCluster
+from towline.config.trust import anybody
 from towline.errors import ConfigError
 
 MACHINE_SETTINGS = [
@@ -110,7 +110,7 @@ def test_project_overrides_the_user_key_by_key(user_file: Path, project: Path) -
     )
     (project / "towline.toml").write_text(
         """
-        [clusters.lab]
+        [clusters.field]
         machines = ["gpu2"]
         [aliases]
         small = "T4"
@@ -121,9 +121,10 @@ def test_project_overrides_the_user_key_by_key(user_file: Path, project: Path) -
         exclude = ["b"]
         """
     )
-    config, sources = load_with_sources(str(user_file), str(project / "sub" / "deeper"))
-    assert machines(config, "lab") == ["gpu2"]
-    assert config.clusters["lab"].setup == ""
+    folder = str(project / "sub" / "deeper")
+    config, sources = load_with_sources(str(user_file), folder, anybody)
+    assert machines(config, "lab") == ["gpu1"]
+    assert machines(config, "field") == ["gpu2"]
     assert machines(config, "home") == ["nas"]
     assert config.aliases == {"big": "A100", "small": "T4"}
     assert (config.defaults.time, config.defaults.retries) == ("2h", 2)
@@ -131,36 +132,10 @@ def test_project_overrides_the_user_key_by_key(user_file: Path, project: Path) -
     assert (config.snapshot.limit_mb, config.snapshot.exclude) == (10, ["b"])
     assert sources == {
         "local": "",
-        "lab": str(project / "towline.toml"),
+        "lab": str(user_file),
         "home": str(user_file),
+        "field": str(project / "towline.toml"),
     }
-
-
-def test_nearest_project_file_wins(user_file: Path, project: Path) -> None:
-    (project / "towline.toml").write_text("[clusters.a]\nmachines = ['x']")
-    (project / "sub" / "towline.toml").write_text("[clusters.b]\nmachines = ['y']")
-    assert find_project_file(str(project / "sub" / "deeper")) == str(project / "sub/towline.toml")
-    assert find_project_file(str(project)) == str(project / "towline.toml")
-
-
-def test_search_for_a_project_file_stops_above_the_home(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (project / "towline.toml").touch()
-    monkeypatch.setenv("HOME", str(project / "sub"))
-    assert find_project_file(str(project / "sub" / "deeper")) == ""
-
-
-def test_project_file_that_a_stranger_put_into_an_open_folder_is_not_used(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project.chmod(0o1777)
-    (project / "towline.toml").touch()
-    if os.geteuid() == 0:
-        os.chown(project / "towline.toml", 12345, 12345)
-    else:
-        monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert find_project_file(str(project / "sub")) == ""
 
 
 def test_changed_file_is_read_again(user_file: Path) -> None:

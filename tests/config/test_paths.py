@@ -38,6 +38,7 @@ def test_towline_home_holds_everything(monkeypatch: pytest.MonkeyPatch) -> None:
         "lock_file": "/x/y/engine.lock",
         "log_file": "/x/y/engine.log",
         "store_file": "/x/y/store.db",
+        "trusted": "/x/y/trusted",
         "ssh_dir": "/x/y/cm",
     }
 

@@ -56,6 +56,14 @@ class Tow:
         except ValueError as error:
             raise AssertionError(f"not JSON ({error}): {shown}") from None
 
+    def trusting(self, text: str, folder: Path | None = None) -> Path:
+        """Write a project's file into the folder and trust it."""
+        file = (folder or self.folder) / "towline.toml"
+        file.write_text(text)
+        done = self("trust", str(file.parent))
+        assert done.returncode == 0, done.stderr
+        return file
+
     def popen(self, *words: str, cwd: Path | None = None, **how: Any) -> subprocess.Popen[str]:
         """Start it and leave it running, its streams in pipes; it is ended after the test."""
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

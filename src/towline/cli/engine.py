@@ -43,6 +43,8 @@ class ApiError(TowlineError):
         self.engine_version = ""
         #: How to log in to the machine that wants a password or a second factor.
         self.login: dict[str, Any] | None = error.get("login")
+        #: The project's file that nobody trusted yet, and what it wants.
+        self.trust: dict[str, Any] | None = error.get("trust")
 
 
 class Engine:
@@ -100,7 +102,7 @@ class Engine:
             for header, blob in reply.frames():
                 if "error" in header:
                     error = ApiError(header["error"], int(header.get("exit") or 1))
-                    if said_anything or not _logged_in(self, error):
+                    if said_anything or not _mended(self, error):
                         raise error
                     break
                 said_anything = True
@@ -113,16 +115,24 @@ class Engine:
         self, method: str, target: str, body: bytes | Upload | None = None, key: str = ""
     ) -> Reply:
         """The reply to one request, its body not yet read; starts or replaces the Engine first."""
-        try:
-            return self._open_once(method, target, body, key)
-        except ApiError as error:
-            if error.code == "version":
-                self._outdated = _is_newer(error.engine_version)
-                if not self._outdated:
-                    self.retire()
-            elif not _logged_in(self, error):
-                raise
-        return self._open_once(method, target, body, key)
+        mended: set[str] = set()
+        while True:
+            try:
+                return self._open_once(method, target, body, key)
+            except ApiError as error:
+                # What a person was asked about once, and did not help, is told.
+                if error.code in mended or not self._can_go_on(error):
+                    raise
+                mended.add(error.code)
+
+    def _can_go_on(self, error: ApiError) -> bool:
+        """True when what was wrong is mended, so that the same request can be sent again."""
+        if error.code != "version":
+            return _mended(self, error)
+        self._outdated = _is_newer(error.engine_version)
+        if not self._outdated:
+            self.retire()
+        return True
 
     def running(self) -> dict[str, Any] | None:
         """What the Engine says of itself, whatever its version; None when there is none."""
@@ -256,18 +266,25 @@ def _numbers(version: str) -> list[int]:
     return numbers
 
 
-def _logged_in(engine: Engine, error: ApiError) -> bool:
+def _mended(engine: Engine, error: ApiError) -> bool:
+    """Ask the person at the terminal for what is missing; False when it is still missing."""
+    if error.trust:
+        from towline.cli.trusting import asked_to_trust
+
+        return asked_to_trust(engine, error.trust)
+    return bool(error.login) and _logged_in(engine, error, error.login or {})
+
+
+def _logged_in(engine: Engine, error: ApiError, login: dict[str, Any]) -> bool:
     from towline.cli.terminal import interactive
 
-    if not error.login:
-        return False
     if not interactive():
-        name = error.login.get("machine") or error.login["target"]
+        name = login.get("machine") or login["target"]
         error.hint = error.hint or f"type on a terminal: tow login {name}"
         return False
     from towline.cli.login import log_in
 
-    return log_in(engine, [error.login])
+    return log_in(engine, [login])
 
 
 def _encoded(body: Any) -> bytes | None:

@@ -50,6 +50,7 @@ COMMANDS = {
     "Places": {
         "clusters": "list, add and remove clusters",
         "machines": "list machines and what is free on them",
+        "trust": "let a project's towline.toml decide what runs where",
         "login": "type a password or second factor for a machine, once",
         "doctor": "check every cluster step by step",
         "gc": "remove what ended jobs left on machines",

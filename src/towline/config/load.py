@@ -1,67 +1,89 @@
 """The user's configuration file and, above it, the project's."""
 
 import os
-import stat
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from towline.config.check import Raw, read_file
-from towline.config.settings import Config, MachinesCluster, local_only
+from towline.config.project import Project, added_clusters, find_project_file
+from towline.config.settings import (
+    Cluster,
+    Config,
+    MachinesCluster,
+    SnapshotSettings,
+    local_only,
+)
+from towline.config.trust import Trusted, Trusts, anybody, check_trust, nobody
 from towline.errors import ConfigError
-
-PROJECT_FILE = "towline.toml"
 
 #: file -> (what tells a changed file, its checked content); every submission reads the files.
 _cache: dict[str, tuple[tuple[int, ...], Raw]] = {}
 
 
-def load_config(user_file: str, project_folder: str | None = None) -> Config:
+class Configuration:
+    """What one user has configured, in whatever folder, and whose project files are trusted."""
+
+    def __init__(self, user_file: str, trusted: Trusted) -> None:
+        self.user_file = user_file
+        self.trusted = trusted
+
+    def in_folder(self, folder: str | None) -> Config:
+        return load_config(self.user_file, folder, self.trusted)
+
+    def with_sources(self, folder: str | None) -> tuple[Config, dict[str, str]]:
+        return load_with_sources(self.user_file, folder, self.trusted)
+
+    def check(self, folder: str) -> None:
+        """Whether a project's file could be used at all if it were trusted."""
+        load_config(self.user_file, folder, anybody)
+
+    def what_travels(self, folder: str) -> SnapshotSettings:
+        return load_snapshot_settings(self.user_file, folder)
+
+
+def load_config(
+    user_file: str, project_folder: str | None = None, trusts: Trusts = nobody
+) -> Config:
     """The configuration that holds in a folder."""
-    return load_with_sources(user_file, project_folder)[0]
+    return load_with_sources(user_file, project_folder, trusts)[0]
 
 
 def load_with_sources(
-    user_file: str, project_folder: str | None = None
+    user_file: str, project_folder: str | None = None, trusts: Trusts = nobody
 ) -> tuple[Config, dict[str, str]]:
     """The configuration, and for each cluster the file that defines it ("" if none does)."""
     user = _read(user_file)
-    project_file = find_project_file(project_folder) if project_folder else ""
-    project = _read(project_file) if project_file else {}
-    for section in ("engine", "cleanup"):
-        if section in project:
-            raise ConfigError(
-                f"{project_file}: `{section}` cannot be set here",
-                f"The Engine serves all projects: put it into {user_file}",
-            )
-    raw = _merge(user, project)
-    raw["clusters"] = {**msgspec.to_builtins(local_only()), **raw.get("clusters", {})}
-    config = msgspec.convert(raw, Config)
-    _check_default(config, project_file if "default_cluster" in project else user_file)
-    _check_machines(config, project_file or user_file)
-    sources = dict.fromkeys(config.clusters, "")
+    project = project_of(project_folder)
+    project.check_sections(user_file)
+    built_in = msgspec.to_builtins(local_only())
+    own = msgspec.convert(built_in | user.get("clusters", {}), dict[str, Cluster])
+    theirs = msgspec.convert(project.raw.get("clusters", {}), dict[str, Cluster])
+    clusters = {**own, **added_clusters(own, theirs, project.file)}
+    raw = {**_merge(user, project.raw), "clusters": {}}
+    config = replace(msgspec.convert(raw, Config), clusters=clusters)
+    _check_default(config, project.file if "default_cluster" in project.raw else user_file)
+    _check_machines(config, project.file or user_file)
+    # Last, so that nobody is asked about a file that cannot be used anyway.
+    check_trust(project, trusts)
+    sources = dict.fromkeys(clusters, "")
     sources.update(dict.fromkeys(user.get("clusters", {}), user_file))
-    sources.update(dict.fromkeys(project.get("clusters", {}), project_file))
+    sources.update(dict.fromkeys(theirs, project.file))
     return config, sources
 
 
-def find_project_file(folder: str) -> str:
-    """The nearest towline.toml in the folder or above it, or "" if there is none."""
-    folder = os.path.abspath(folder)
-    above_home = os.path.dirname(os.path.abspath(os.path.expanduser("~")))
-    while folder not in (above_home, os.path.dirname(folder)):
-        file = os.path.join(folder, PROJECT_FILE)
-        if os.path.isfile(file) and _trusted(file):
-            return file
-        folder = os.path.dirname(folder)
-    return ""
+def load_snapshot_settings(user_file: str, project_folder: str) -> SnapshotSettings:
+    """What of a folder travels, which its own file may say though nobody trusts it."""
+    user, project = _read(user_file), project_of(project_folder)
+    raw = _merge(user.get("snapshot", {}), project.raw.get("snapshot", {}))
+    return msgspec.convert(raw, SnapshotSettings)
 
 
-def _trusted(file: str) -> bool:
-    """False for a file that anyone could have put there, such as /tmp/towline.toml."""
-    found = os.stat(file)
-    open_to_all = (found.st_mode | os.stat(os.path.dirname(file)).st_mode) & stat.S_IWOTH
-    return not open_to_all or found.st_uid in (os.geteuid(), 0)
+def project_of(folder: str | None) -> Project:
+    """The project's file that holds in a folder."""
+    file = find_project_file(folder) if folder else ""
+    return Project(file, _read(file)) if file else Project()
 
 
 def _read(file: str) -> Raw:
@@ -79,12 +101,10 @@ def _read(file: str) -> Raw:
 
 
 def _merge(below: Raw, above: Raw) -> Raw:
-    """Key by key; whole clusters by name, whole lists."""
+    """Key by key; lists as a whole."""
     merged: dict[str, Any] = dict(below)
     for key, value in above.items():
-        if key == "clusters":
-            merged[key] = {**below.get(key, {}), **value}
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             merged[key] = _merge(below.get(key, {}), value)
         else:
             merged[key] = value

@@ -27,6 +27,7 @@ class Paths:
         "ssh_dir",
         "state",
         "store_file",
+        "trusted",
     )
 
     def __init__(self, home: str, config_file: str, socket: str) -> None:
@@ -39,6 +40,7 @@ class Paths:
         self.lock_file = os.path.join(home, "engine.lock")
         self.log_file = os.path.join(home, "engine.log")
         self.store_file = os.path.join(home, "store.db")
+        self.trusted = os.path.join(home, "trusted")
         self.ssh_dir = os.path.join(home, "cm")
         if len(os.fsencode(self.socket)) > LONGEST_SOCKET:
             self.socket = _short_name(home) + ".sock"

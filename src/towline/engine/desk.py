@@ -6,9 +6,10 @@ from typing import Any
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.backends.router import Backends
-from towline.config.load import load_with_sources
+from towline.config.load import Configuration
 from towline.config.paths import Paths
 from towline.config.settings import Cluster, MachinesCluster, ServerCluster
+from towline.config.trust import Trusted
 from towline.engine.batches import Batches
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
@@ -35,7 +36,8 @@ class Desk:
         self.owner = getpass.getuser()
         #: Requests that are being answered.
         self.visitors = 0
-        self.intake = Intake(engine, machines, self.clusters, paths.config_file, self.owner)
+        self.configuration = Configuration(paths.config_file, Trusted(paths.trusted))
+        self.intake = Intake(engine, machines, self.clusters, self.configuration, self.owner)
         self.whats_free = WhatsFree(engine, machines, self.clusters, self.intake)
         self.batches = Batches(engine)
         self.results = Results(engine, machines, paths.home)
@@ -80,7 +82,7 @@ class Desk:
     # --- configuration -----------------------------------------------------------------------
 
     def cluster_list(self, cwd: str | None) -> list[dict[str, Any]]:
-        config, sources = load_with_sources(self.paths.config_file, cwd)
+        config, sources = self.configuration.with_sources(cwd)
         return [
             {
                 "name": name,

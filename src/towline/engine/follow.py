@@ -323,7 +323,7 @@ def large_files(job: Job) -> str:
 
 
 def error_frame(error: TowlineError) -> Frame:
-    body = {"code": error.code, "text": error.text, "hint": error.hint}
+    body = {"code": error.code, "text": error.text, "hint": error.hint, **error.facts()}
     return {"error": body, "exit": error.exit_code}, b""
 
 

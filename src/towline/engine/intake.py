@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from towline.backends.ahead import Ahead
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
-from towline.config.load import load_config
+from towline.config.load import Configuration
 from towline.config.settings import (
     Config,
     MachineEntry,
@@ -52,18 +52,23 @@ class Frozen(Struct, frozen=True):
 
 class Intake:
     def __init__(
-        self, engine: Engine, machines: Machines, clusters: Clusters, config_file: str, owner: str
+        self,
+        engine: Engine,
+        machines: Machines,
+        clusters: Clusters,
+        configuration: Configuration,
+        owner: str,
     ) -> None:
         self.engine = engine
         self.machines = machines
         self.clusters = clusters
-        self.config_file = config_file
+        self.configuration = configuration
         self.owner = owner
         self.hashes = HashCache()
 
     def config(self, cwd: str | None, cluster: str | None = None) -> Config:
         """The configuration, with the cluster that is asked for though it may not be in it."""
-        config = load_config(self.config_file, cwd)
+        config = self.configuration.in_folder(cwd)
         made = self.clusters.remembered(cluster) if cluster else None
         if made is None or not cluster:
             return config

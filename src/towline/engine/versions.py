@@ -53,7 +53,7 @@ class Versions:
                 f"{folder}, where job {job.id} was submitted, is gone",
                 hint=f"`tow checkout {job.id} FOLDER` brings the submitted version back",
             )
-        base, spec = self.intake.config(folder).snapshot, job.spec
+        base, spec = self.intake.configuration.what_travels(folder), job.spec
         # What is looked at is not limited: nothing travels.
         settings = SnapshotSettings(
             1e9,

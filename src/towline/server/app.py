@@ -23,6 +23,7 @@ from towline.server.routes import (
     limits,
     services,
     snapshots,
+    trust,
 )
 from towline.server.wire import VERSION_HEADER, error_body
 from towline.version import __version__
@@ -43,6 +44,7 @@ def make_app(desk: Desk, retire: Any) -> Litestar:
             *housekeeping.ROUTES,
             *limits.ROUTES,
             *services.ROUTES,
+            *trust.ROUTES,
         ],
         state=State({"desk": desk, "retire": retire}),
         exception_handlers={TowlineError: _told, HTTPException: _http, Exception: _unexpected},
