@@ -55,7 +55,12 @@ def test_it_is_handed_over_once_however_often_that_is_asked(agent: Driver) -> No
 def test_it_runs_as_on_a_machine_and_its_end_is_told(new_agent: NewAgent, python: str) -> None:
     agent = new_agent(python=python)
     agent.call("heed", prefix="engine")
-    hand_over(agent, "sh", "-c", "echo $A $MASTER_ADDR $LOCAL_RANK; exit 3")
+    hand_over(
+        agent,
+        "sh",
+        "-c",
+        "echo $A $HOST_GROUP0_PROCESS0 ${MASTER_ADDR-no} ${LOCAL_RANK-no}; exit 3",
+    )
     assert run(agent, python=python).wait(timeout=30) == 3
     news = agent.wait_for(lambda: agent.pop(lambda h: h.get("event") == "handed"))[0]["news"]
     while news[f"{KEY}-0"]["state"] != "ended":
@@ -63,7 +68,7 @@ def test_it_runs_as_on_a_machine_and_its_end_is_told(new_agent: NewAgent, python
     ending = news[f"{KEY}-0"]["ending"]
     assert (ending["code"], ending["cause"]) == (3, "")
     out = agent.call_blob("read", key=f"{KEY}-0", stream="out", offset=0, limit=100)[1]
-    assert out.decode().split() == ["from", "-e", os.uname().nodename, "0"]
+    assert out.decode().split() == ["from", "-e", os.uname().nodename, "no", "no"]
 
 
 def test_news_that_are_being_written_are_not_read_yet(agent: Driver) -> None:

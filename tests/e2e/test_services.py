@@ -19,7 +19,7 @@ from testbed.tow import Tow
 from testbed.waiting import wait_until
 
 SERVE = "exec python3 -m http.server --bind 127.0.0.1 $PORT"
-LASTING = "echo $RANK > made; until [ -e end ]; do sleep 0.1; done"
+LASTING = "echo $PROCESS_INDEX > made; until [ -e end ]; do sleep 0.1; done"
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from towline.model.job import Job
 from towline.model.request import Request
 
-#: Ports for rendezvous of jobs with one process; below the kernel's range for outgoing connections.
-_FIRST_PORT, _PORTS = 10_000, 20_000
+#: How frameworks know that a launcher started them. A job of one process has none of these: with
+#: them, a training on two GPUs would wait for ever for processes that it was to start itself.
+OF_A_LAUNCHER = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
 
 
 def shared_variables(
@@ -22,7 +23,7 @@ def shared_variables(
     for (group_index, process_index, _), slot in zip(request.processes(), placement, strict=True):
         found[f"HOST_GROUP{group_index}_PROCESS{process_index}"] = addresses[slot.machine]
     found["MASTER_ADDR"] = addresses[placement[0].machine]
-    found["MASTER_PORT"] = str(port or _FIRST_PORT + (job.id * 7 + job.attempt.number) % _PORTS)
+    found["MASTER_PORT"] = str(port)
     return found
 
 
@@ -45,6 +46,8 @@ def process_variables(
         }
         if need.gpus:
             own["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in slot.gpus)
+        if len(job.attempt.placement) == 1:
+            own = {name: value for name, value in own.items() if name not in OF_A_LAUNCHER}
         seen[slot.machine] += 1
         found.append({**own, **job.spec.env})
     return found

@@ -46,14 +46,17 @@ def wait_for_all(runner, folder, me):
 
 
 def variables(order, rank, everybody):
-    found = {"MASTER_ADDR": everybody[0]["host"], "MASTER_PORT": str(everybody[0]["port"])}
+    found = own_gpus(order["gpus"][rank])
     for other, who in everybody.items():
         group, process = order["ranks"][other]
         found["HOST_GROUP%d_PROCESS%d" % (group, process)] = who["host"]
-    here = everybody[rank]["host"]
-    beside = sum(everybody[other]["host"] == here for other in range(rank))
-    found["LOCAL_RANK"] = str(beside)
-    found.update(own_gpus(order["gpus"][rank]))
+    if order["processes"] > 1:
+        # A job of one process is not to believe that a launcher started it.
+        here = everybody[rank]["host"]
+        beside = sum(everybody[other]["host"] == here for other in range(rank))
+        found["LOCAL_RANK"] = str(beside)
+        found["MASTER_ADDR"] = everybody[0]["host"]
+        found["MASTER_PORT"] = str(everybody[0]["port"])
     return found
 
 
