@@ -8,6 +8,7 @@ import pytest
 
 from cli.stub import Stub, answer, job, out, refusal, stream
 from testbed.tow import Tow
+from towline.cli.here import umask
 
 LINES = (
     'echo "one job"',
@@ -113,6 +114,8 @@ def test_everything_is_asked_for_at_once(tow: Tow, stub: Stub, project: Path) ->
         "only": ["."],
         "back": ["."],
         "whole": True,
+        "umask": umask(),
+        "empty_outputs": True,
     }
     assert asked.json["lines"][1] == {
         "argv": ["bash", "-c", LINES[1]],

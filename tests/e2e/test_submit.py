@@ -109,10 +109,7 @@ def test_the_walk_through_as_it_is_typed(tow: Tow, submit: Tow, slurm: Slurm) ->
     assert (submit.folder / "job_results/1/made.txt").read_text() == "made here"
     # The submitted version stays to be found, and the working copy is as it was.
     assert "not committed" in git(tow, "show", f"{show(tow, 1)['branch']}:code/data.txt")
-    assert git(tow, "status", "--porcelain").splitlines() == [
-        " M code/data.txt",
-        "?? code/job_results/",
-    ]
+    assert git(tow, "status", "--porcelain").splitlines() == [" M code/data.txt"]
     assert [cluster["name"] for cluster in tow.json("clusters")["clusters"]] == ["local"]
 
 

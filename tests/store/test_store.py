@@ -145,7 +145,7 @@ def test_two_threads_that_write_do_not_undo_each_other(path: str) -> None:
 
     def note() -> None:
         while not stop.is_set():
-            store.note_results([(first.id, "/home", 1.0, ["noted"])])
+            store.note_results([(first.id, "/home", 1.0, [("", "noted")], b"")])
 
     noting = threading.Thread(target=note)
     noting.start()

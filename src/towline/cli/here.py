@@ -21,6 +21,13 @@ def whole_path(path: str) -> str:
     return os.path.normpath(path if os.path.isabs(path) else os.path.join(this_folder(), path))
 
 
+def umask() -> int:
+    """The permissions that this shell withholds from new files."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 def short_path(path: str) -> str:
     """A whole path as it is told: from this folder, as long as there is one."""
     try:

@@ -44,7 +44,8 @@ def outcome(view: dict[str, Any]) -> str:
     if not why.startswith(state):
         why = f"{state}: {why}" if why else state
     mark = "■" if state == "stopped" else "✗"
-    return f"{mark} job {job} {why}{took and f' after {took}'}{where} · tow log {job}"
+    home = f" · {_whereabouts(view)}" if view.get("results") else ""
+    return f"{mark} job {job} {why}{took and f' after {took}'}{where}{home} · tow log {job}"
 
 
 def _whereabouts(view: dict[str, Any]) -> str:

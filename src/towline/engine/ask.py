@@ -16,7 +16,7 @@ from towline.config.settings import (
 )
 from towline.errors import NotFound, UsageError
 from towline.model.grammar import combine, format_request
-from towline.model.job import JobSpec, Queueing
+from towline.model.job import UMASK, JobSpec, Queueing
 from towline.model.odd_text import keepable
 from towline.model.request import Request
 from towline.model.service import services_from
@@ -62,6 +62,10 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     whole: bool = False
     #: Its results are in `job_results/<name>`.
     name: str = ""
+    #: The submitter's: what comes home gets no permissions that are in here.
+    umask: int | None = None
+    #: What it printed comes home as two files, also where that was nothing.
+    empty_outputs: bool = False
     #: For clusters with a queue of their own: options for it by name, and what happens when the
     #: queue ends a job.
     options: dict[str, str] = field(default_factory=dict)
@@ -145,6 +149,8 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
         only=None if ask.only is None else tuple(map(keepable, ask.only)),
         whole=ask.whole,
         name=ask.name,
+        umask=_number("umask", ask.umask, UMASK, 0, 0o777),
+        empty_outputs=ask.empty_outputs,
         priority=_number("--priority", ask.priority, defaults.priority, -1000, 1000),
         queue=queueing_from(ask, cluster, request, time_s),
         services=services_from(ask.services, ask.logdir),

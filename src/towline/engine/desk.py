@@ -72,7 +72,7 @@ class Desk:
         return not (self.engine.active or self.visitors or len(self.results))
 
     async def close(self) -> None:
-        self.results.cancel()
+        self.results.close()
         await self.services.close()
         await self.forwards.close()
         self.clusters.slurm.close()

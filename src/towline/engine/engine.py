@@ -37,7 +37,7 @@ from towline.model.grammar import parse_request
 from towline.model.job import WANTED, Job, JobSpec, State
 from towline.model.odd_text import keepable, original
 from towline.model.request import Request
-from towline.store.store import Note, Store, Submission
+from towline.store.store import BroughtRow, Note, Store, Submission
 
 T = TypeVar("T")
 #: How remarks about results begin.
@@ -68,8 +68,11 @@ class Engine:
         self._alarm: asyncio.TimerHandle | None = None
         #: Called with each job that has ended, once that is written down.
         self.on_end: Callable[[Job], None] = lambda job: None
-        #: Puts into place what a job printed, before its end is written down; its new `results`.
-        self.bring_home: Callable[[Job, tuple[bytes, bytes]], str | None] = lambda job, said: None
+        #: Puts into place what a job printed, before its end is written down; its new `results`,
+        #: and what is to be remembered of it.
+        self.bring_home: Callable[[Job, tuple[bytes, bytes]], tuple[str, bytes] | None] = (
+            lambda job, said: None
+        )
         self._notes: deque[Note] = deque()
         #: Called with a job whose results are home, or cannot come.
         self.on_noted: Callable[[Job], None] = lambda job: None
@@ -148,20 +151,26 @@ class Engine:
 
     async def _write(self, step: Step, now: float, submissions: list[Submission]) -> None:
         def write() -> None:
-            self._bring_home(step)
-            self.store.commit(step.changed, step.fresh, step.told, now, step.past, submissions)
+            brought = self._bring_home(step)
+            self.store.commit(
+                step.changed, step.fresh, step.told, now, step.past, submissions, brought
+            )
 
         await self.in_turn(write)
 
-    def _bring_home(self, step: Step) -> None:
+    def _bring_home(self, step: Step) -> list[BroughtRow]:
         """What came with the endings; the rest is fetched later."""
+        remembered: list[BroughtRow] = []
         for job_id, said in step.said.items():
             job = step.changed[job_id]
-            results = self.bring_home(job, said) if job.results == WANTED else None
-            if results is not None:
+            home = self.bring_home(job, said) if job.results == WANTED else None
+            if home is not None:
+                results, brought = home
+                remembered.append((job_id, brought))
                 step.changed[job_id] = job = replace(job, results=results)
                 if not job.spec.batch:
                     step.tell(job, f"results: {results}")
+        return remembered
 
     async def in_turn(self, write: Callable[[], T]) -> T:
         """Write something to the store, after what is being written."""
@@ -209,15 +218,24 @@ class Engine:
         again = tuple((job, request_of(job.spec.request)) for job in jobs if job.state.final)
         await self.tell(RetryAsked(again))
 
-    async def note_results(self, job: Job, results: str, remarks: Iterable[str] = ()) -> None:
+    async def note_results(
+        self, job: Job, results: str, remarks: Iterable[str] = (), brought: bytes = b""
+    ) -> None:
         """What came home of a job that has ended, and what did not come as it was over there."""
         last = f"results: {original(results)}" if results else "no results"
-        told = [keepable(text) for text in (*remarks, last)]
-        self._notes.append((job.id, results, self.clock(), told))
+        # Whoever follows a batch hears of these.
+        loud = "remark" if job.spec.batch else ""
+        told = [(loud, keepable(text)) for text in remarks]
+        told.append(("" if results[:1] in ("", "/", "\0") else loud, keepable(last)))
+        self._notes.append((job.id, results, self.clock(), told, brought))
         # The first of many that wait for the store writes what all of them have to say.
         await self.in_turn(self._write_notes)
         self._wake_watchers(job.id)
         self.on_noted(job)
+
+    async def note_brought(self, job_id: int, brought: bytes) -> None:
+        """What was brought home of a job, be it that it goes on."""
+        await self.in_turn(lambda: self.store.remember_brought(job_id, brought))
 
     def _write_notes(self) -> None:
         notes = []

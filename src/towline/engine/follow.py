@@ -84,6 +84,8 @@ class Follower:
                 if job.results == WANTED:
                     async for frame in self._until_home():
                         yield frame
+                for text in self.engine.remarks(self.job_id):
+                    yield {"note": text}, b""
                 yield {"end": view(self.engine.job(self.job_id))}, b""
                 return
             self.offsets = {}
@@ -138,7 +140,7 @@ class Follower:
                 yield {"progress": {"done": sending[0], "total": sending[1]}}, b""
 
     async def _until_home(self) -> AsyncIterator[Frame]:
-        """Wait for the results, and name what did not come home as it is over there."""
+        """Wait for the results."""
         home = asyncio.ensure_future(
             self.engine.job_where(self.job_id, lambda job: job.results != WANTED)
         )
@@ -149,8 +151,6 @@ class Follower:
             await home
         finally:
             home.cancel()
-        for text in self.engine.remarks(self.job_id):
-            yield {"note": text}, b""
 
     async def _attempt(self, job: Job) -> AsyncIterator[Frame]:
         assert job.attempt is not None

@@ -25,7 +25,7 @@ from towline.core.scheduler import Waiting
 from towline.engine.ask import JobAsk, checked_folder, cluster_of, snapshot_settings, spec_from
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
-from towline.engine.results import fetch_kept
+from towline.engine.kept import fetch_kept
 from towline.errors import HostError, Impossible, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, JobSpec

@@ -29,6 +29,10 @@ class State(StrEnum):
 FINAL = frozenset({State.DONE, State.FAILED, State.STOPPED, State.LOST})
 
 
+#: What comes home can be read by others, unless the submitter says otherwise.
+UMASK = 0o022
+
+
 class Queueing(Struct, frozen=True, omit_defaults=True):
     """How a job goes into the queue that its cluster has of its own."""
 
@@ -98,6 +102,10 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     whole: bool = False
     #: Its results are in `job_results/<name>`; empty: under its number.
     name: str = ""
+    #: What comes home gets no permissions that are in here: the submitter's own choice.
+    umask: int = UMASK
+    #: What it printed comes home as two files, also where that was nothing.
+    empty_outputs: bool = False
     #: The batch it belongs to, and which of its commands it is.
     batch: str = ""
     line: int = 0

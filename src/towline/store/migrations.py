@@ -77,6 +77,10 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (job, name)
     ) WITHOUT ROWID;
     """,
+    # 5: what was brought home of a job, to tell it from what a person made of it
+    """
+    CREATE TABLE brought (job INTEGER PRIMARY KEY, body BLOB NOT NULL);
+    """,
 )
 
 

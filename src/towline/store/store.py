@@ -31,8 +31,13 @@ from towline.store.rows import (
 
 #: What the submitter called it, and the first and the number of its jobs.
 Submission = tuple[str, int, int]
-#: A job, what came home of it, when that was, and what is told of it.
-Note = tuple[int, str, float, list[str]]
+#: The state that an event led to, and its text.
+Told = tuple[str, str]
+#: A job, what came home of it, when that was, what is told of it, and what is remembered of it.
+Note = tuple[int, str, float, list[Told], bytes]
+#: A job, and what was brought home of it (engine/placing.py).
+BroughtRow = tuple[int, bytes]
+_REMEMBER_BROUGHT = "INSERT OR REPLACE INTO brought VALUES (?,?)"
 
 
 class Store:
@@ -83,6 +88,7 @@ class Store:
         now: float,
         past: Iterable[tuple[int, Attempt]] = (),
         submissions: Iterable[Submission] = (),
+        brought: Iterable[BroughtRow] = (),
     ) -> None:
         """One step of the Engine, all or nothing.
 
@@ -98,6 +104,7 @@ class Store:
                 [(job, attempt.number, encode(attempt)) for job, attempt in past],
             )
             self._db.executemany("INSERT INTO submissions VALUES (?,?,?)", submissions)
+            self._db.executemany(_REMEMBER_BROUGHT, brought)
             self._db.executemany(
                 "INSERT INTO events (at, job, state, text) VALUES (?,?,?,?)",
                 [(now, *one) for one in told],
@@ -114,12 +121,18 @@ class Store:
     def note_results(self, notes: Iterable[Note]) -> None:
         """What came home of jobs that have ended."""
         with self.transaction():
-            for job_id, results, at, told in notes:
+            for job_id, results, at, told, brought in notes:
                 self._db.execute("UPDATE jobs SET results=? WHERE id=?", (results, job_id))
                 self._db.executemany(
-                    "INSERT INTO events (at, job, text) VALUES (?,?,?)",
-                    [(at, job_id, text) for text in told],
+                    "INSERT INTO events (at, job, state, text) VALUES (?,?,?,?)",
+                    [(at, job_id, state, text) for state, text in told],
                 )
+                if brought:
+                    self._db.execute(_REMEMBER_BROUGHT, (job_id, brought))
+
+    def remember_brought(self, job_id: int, brought: bytes) -> None:
+        with self.transaction():
+            self._db.execute(_REMEMBER_BROUGHT, (job_id, brought))
 
     def remember_environment(self, environ: Mapping[str, str]) -> str:
         """Keep a submitter's environment once, however many jobs share it."""
@@ -204,6 +217,11 @@ class Store:
         chosen = " AND state = ?" if state else ""
         values = (first, last, *([state] if state else []), limit)
         return self._jobs(f"WHERE id BETWEEN ? AND ?{chosen} ORDER BY id LIMIT ?", values)
+
+    def brought(self, job_id: int) -> bytes | None:
+        """What was brought home of a job so far, as it was remembered."""
+        row = self._reader.execute("SELECT body FROM brought WHERE job=?", (job_id,)).fetchone()
+        return row[0] if row else None
 
     def results_wanted(self) -> list[int]:
         rows = self._reader.execute("SELECT id FROM jobs WHERE results='wanted' ORDER BY id")

@@ -19,7 +19,8 @@ def parser() -> Parser:
         "results",
         "[--back PATH] [--json] JOB",
         "Bring home what a job has made or changed so far, into job_results/NUMBER/ of the folder\n"
-        "it was submitted from. This happens by itself when a job ends. Nothing is overwritten.",
+        "it was submitted from. This happens by itself when a job ends. Nothing of yours is\n"
+        "overwritten.",
         EXAMPLES,
     )
     parser.add_job()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from towline.cli.engine import Engine
-from towline.cli.here import this_folder
+from towline.cli.here import this_folder, umask
 from towline.cli.jobs import job_number
 from towline.cli.options import Parser, sbatch_options, split_command
 from towline.cli.terminal import say, say_json
@@ -136,6 +136,7 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
         "argv": command,
         "cwd": this_folder(),
         "environ": _environ(),
+        "umask": umask(),
         "env": dict(_variable(text) for text in options.env),
     }
     ask.update({name: value for name in PASSED_ON if (value := getattr(options, name)) is not None})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.here import this_folder
+from towline.cli.here import this_folder, umask
 from towline.cli.terminal import tell
 
 TYPE_CHECKING = False
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def batch_base(request: str, only: list[str]) -> dict[str, Any]:
     """What all jobs of a submission share."""
-    return {"argv": [], "cwd": this_folder(), "request": request, "only": only}
+    shared: dict[str, Any] = {"argv": [], "cwd": this_folder(), "request": request, "only": only}
+    return {**shared, "umask": umask(), "empty_outputs": True}
 
 
 def machine_limits(
