@@ -17,12 +17,14 @@ from fsspec.spec import AbstractBufferedFile
 
 from towline.cli.client import Gone, with_query
 from towline.cli.engine import MOST_TRIES, Engine
-from towline.cli.jobs import LOOK_BACK, job_number
+from towline.cli.jobs import job_number
 from towline.errors import TowlineError
 
 log = logging.getLogger("towline")
 #: What travels from a machine in one piece.
 PIECE = 256 * 1024
+#: So many jobs are listed at the very top.
+LOOK_BACK = 10_000
 TYPES = {"file": "file", "dir": "directory", "link": "link"}
 NUMBERS = {"not_found": errno.ENOENT, "usage": errno.EINVAL}
 

@@ -4,8 +4,6 @@ import json
 import time
 from typing import Any
 
-import pytest
-
 from cli.stub import Stub, answer, job, refusal, stream
 from testbed.tow import Tow
 from towline.cli.machine_table import folded
@@ -31,7 +29,7 @@ def test_status_in_a_pipe_is_plain_aligned_text(tow: Tow, stub: Stub) -> None:
 def test_status_without_jobs_says_how_to_start_one(tow: Tow, stub: Stub) -> None:
     stub.on("GET /v1/jobs", jobs())
     assert tow("status").stdout == "no jobs yet: tow run COMMAND starts one\n"
-    assert tow.json("status") == {"jobs": [], "batches": []}
+    assert tow.json("status") == {"jobs": [], "batches": [], "left_out": 0}
 
 
 def test_status_passes_its_filters_on(tow: Tow, stub: Stub) -> None:
@@ -54,29 +52,6 @@ def test_control_characters_in_a_title_do_not_reach_the_terminal(tow: Tow, stub:
     assert "\x1b" not in shown and len(shown.splitlines()) == 2
 
 
-def test_a_job_may_be_named_by_its_title_or_as_the_last_one(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs", jobs(job(7, title="baseline"), job(8, title="other")))
-    stub.on("GET /v1/jobs/7", answer(job(7)))
-    stub.on("GET /v1/jobs/8", answer(job(8)))
-    assert tow.json("show", "baseline")["id"] == 7
-    assert tow.json("show", "last")["id"] == 8
-
-
-def test_a_title_that_two_jobs_have_is_refused_with_their_numbers(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs", jobs(job(7), job(8)))
-    done = tow("show", "train")
-    assert done.returncode == 2
-    assert "2 jobs are titled 'train'" in done.stderr and "7, 8" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["nothing", "-5", "12x", "5-1"])
-def test_a_job_that_is_not_there_is_an_error_for_people(tow: Tow, stub: Stub, name: str) -> None:
-    stub.on("GET /v1/jobs", jobs())
-    done = tow("stop", "--", name)
-    assert done.returncode == 2
-    assert done.stderr.startswith("tow: ") and "Traceback" not in done.stderr
-
-
 def test_show_tells_everything_about_a_job(tow: Tow, stub: Stub) -> None:
     process = {"group": 0, "process": 1, "machine": "gpu1", "gpus": [0, 2], "state": "running"}
     history = [{"at": 1000.0, "text": "accepted"}, {"at": 1001.0, "text": "started on gpu1"}]
@@ -88,25 +63,10 @@ def test_show_tells_everything_about_a_job(tow: Tow, stub: Stub) -> None:
     assert tow.json("show", "12") == detail
 
 
-def test_stop_takes_numbers_ranges_and_all(tow: Tow, stub: Stub) -> None:
-    stub.on("POST /v1/jobs/stop", jobs(job(12, "stopping")))
-    stub.on("GET /v1/jobs", jobs(job(1, "done"), job(2), job(3, "queued")))
-    assert tow("stop", "12", "14-16", "12").stdout == "job 12 stopping\n"
-    assert tow.json("stop", "all")["jobs"][0]["id"] == 12
-    asked = [asked.json["ids"] for asked in stub.asked_of("POST /v1/jobs/stop")]
-    assert asked == [[12, 14, 15, 16], [2, 3]]
-
-
 def test_stop_can_kill_at_once(tow: Tow, stub: Stub) -> None:
     stub.on("POST /v1/jobs/stop", jobs(job(12, "stopping")))
     assert tow("stop", "--now", "12").stdout == "job 12 stopping\n"
     assert stub.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12], "now": True}
-
-
-def test_stopping_all_of_nothing_asks_nothing(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs", jobs(job(1, "done")))
-    assert tow("stop", "all").stdout == "no job is active\n"
-    assert stub.asked_of("POST /v1/jobs/stop") == []
 
 
 def test_why_shows_the_reason_and_each_machine(tow: Tow, stub: Stub) -> None:

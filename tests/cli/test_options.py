@@ -83,7 +83,7 @@ def test_a_help_option_behind_the_command_belongs_to_the_command(tow: Tow, stub:
         (["--all"], "options stand behind the command"),
         (["run"], "which command?"),
         (["run", "--gpu", "1", "x"], "unrecognized arguments: --gpu"),
-        (["status", "-n", "many"], "invalid int value: 'many'"),
+        (["status", "-n", "many"], "takes a number from 1 on, not 'many'"),
         (["show"], "the following arguments are required: JOB"),
         (["clusters", "add", "lab"], "which machines?"),
         (["clusters", "add", "lab", "gpu1", "-o", "mem=1G"], "goes with --slurm"),

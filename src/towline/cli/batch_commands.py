@@ -20,6 +20,7 @@ from towline.cli.table import show_table
 from towline.cli.terminal import note, paint, printable, say, say_json
 from towline.cli.wording import STATE_COLOURS, ago, count, ending, machines
 from towline.errors import UsageError
+from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ def act(parser: Parser, words: list[str]) -> int:
     return _ACTIONS[parser.prog.rpartition(" ")[2]](Engine(), options)
 
 
+def act_on(action: str, name: str, *words: str, json: bool = False) -> int:
+    """Do with a batch what a command for jobs was asked to do."""
+    return act(parser_of(action), [*words, *(["--json"] if json else []), "--", name])
+
+
 def show_list(engine: Engine, json: bool, everything: bool = False) -> int:
     found = batches(engine, everything)
     if json:
@@ -67,7 +73,7 @@ def _row(view: dict[str, Any], now: float) -> list[Any]:
         view["name"],
         (state, STATE_COLOURS.get(state, "")),
         f"{bar(view, 10)} {ended_count(view)} of {view['count']}",
-        view["cluster"],
+        shown_cluster(view["cluster"]),
         " · ".join(filter(None, (took(view, now), since))),
         " · ".join(filter(None, (counts_text(view), pace(view)))),
     ]
@@ -143,7 +149,7 @@ def _facts(view: dict[str, Any], now: float) -> list[str]:
     facts = {
         "jobs": f"{counts_text(view)} ({first} to {last})",
         "folder": original(view["folder"]),
-        "cluster": view["cluster"],
+        "cluster": shown_cluster(view["cluster"]),
         "machines": machine_names(view, most=20),
         "request": view.get("request") or "",
         "at a time": str(view.get("max_parallel") or ""),

@@ -17,6 +17,7 @@ from towline.cli.batch_wording import (
 )
 from towline.cli.terminal import printable
 from towline.cli.wording import STATE_COLOURS
+from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +109,12 @@ def drawn(view: dict[str, Any], now: float, width: int, room: int) -> Group:
 
 
 def _head(view: dict[str, Any], now: float) -> Text:
-    words = [f"batch {view['name']}", str(view["cluster"]), took(view, now), pace(view)]
+    words = [
+        f"batch {view['name']}",
+        shown_cluster(str(view["cluster"])),
+        took(view, now),
+        pace(view),
+    ]
     line = _text(" · ".join(filter(None, words)))
     line.stylize("bold", 0, len(words[0]))
     line.no_wrap, line.overflow = True, "ellipsis"

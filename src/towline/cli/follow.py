@@ -8,6 +8,7 @@ from towline.cli.client import Gone, with_query
 from towline.cli.output import JsonLines, Output
 from towline.cli.terminal import interactive, note, printable, tell
 from towline.errors import EngineError
+from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Follow:
             self._show_output(header, blob)
         elif "job" in header:
             self.job_id = header["job"]["id"]
-            self.cluster = header["job"].get("cluster") or ""
+            self.cluster = shown_cluster(header["job"].get("cluster") or "")
             self.output.job(header)
         elif "note" in header and self._is_new(header):
             text = "\n".join(map(printable, header["note"].splitlines()))

@@ -1,11 +1,10 @@
-"""Jobs as people name them: a number, a title, `last`, a range, `all`."""
+"""Jobs as people name them: a number, a title, `BATCH.LINE`, `last`, a range, a batch, `all`."""
 
 from __future__ import annotations
 
 from towline.cli.client import with_query
 from towline.cli.engine import Engine
-from towline.cli.wording import FINAL
-from towline.errors import NotFound, UsageError
+from towline.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,9 +13,21 @@ if TYPE_CHECKING:
 
     from towline.cli.options import Parser
 
-#: How far back a title is looked for.
-LOOK_BACK = 10_000
 LONGEST_RANGE = 100_000
+#: A number with more digits is nobody's.
+MOST_DIGITS = 15
+
+
+class Meant:
+    """What somebody named: one job, or a whole batch."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        #: The job's number; 0 when it is a batch.
+        self.job = int(found.get("job") or 0)
+        self.batch = str(found.get("batch") or "")
+        #: The numbers of the batch's jobs.
+        first = int(found.get("first") or 0)
+        self.jobs = range(first, first + int(found.get("count") or 0))
 
 
 def read_with_job(parser: Parser, args: list[str]) -> tuple[Namespace, Engine, int]:
@@ -26,33 +37,51 @@ def read_with_job(parser: Parser, args: list[str]) -> tuple[Namespace, Engine, i
     return options, engine, job_number(engine, options.job)
 
 
+def meant(engine: Engine, name: str) -> Meant:
+    """The job or the batch that `name` means; the Engine knows them."""
+    if name.isascii() and name.isdigit() and len(name) <= MOST_DIGITS:
+        return Meant({"job": name})
+    return Meant(engine.call("GET", with_query("/v1/named", name=name)))
+
+
 def job_number(engine: Engine, name: str) -> int:
     """The number of the one job that `name` means."""
-    if name.isascii() and name.isdigit():
-        return int(name)
-    jobs = _all_jobs(engine, limit=1 if name == "last" else LOOK_BACK)
-    if name == "last":
-        if not jobs:
-            raise NotFound("there is no job yet", "tow run COMMAND starts one")
-        return int(jobs[-1]["id"])
-    found = [int(job["id"]) for job in jobs if job["title"] == name]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        numbers = ", ".join(map(str, found[-5:]))
-        raise UsageError(f"{len(found)} jobs are titled {name!r}", f"give a number: {numbers}")
-    raise NotFound(f"there is no job {name!r}", "see which there are: tow status --all")
+    found = meant(engine, name)
+    if found.batch:
+        raise UsageError(
+            f"{found.batch} is a batch of {len(found.jobs)} jobs",
+            f"name one of its lines: {found.batch}.1; they are listed by: tow batch show "
+            f"--state active {found.batch}",
+        )
+    return found.job
+
+
+def split(engine: Engine, names: list[str]) -> tuple[list[int], list[str]]:
+    """The jobs and the batches that are named, each once, in the order given."""
+    jobs: dict[int, None] = {}
+    batches: dict[str, None] = {}
+    for name in names:
+        if name == "all":
+            jobs.update(dict.fromkeys(_active(engine)))
+            batches.update(dict.fromkeys(_active_batches(engine)))
+        elif span := _range(name):
+            jobs.update(dict.fromkeys(span))
+        elif (found := meant(engine, name)).batch:
+            batches[found.batch] = None
+        else:
+            jobs[found.job] = None
+    return list(jobs), list(batches)
 
 
 def job_numbers(engine: Engine, names: list[str]) -> list[int]:
-    """The numbers of several jobs, each once, in the order given."""
+    """The numbers of several jobs, those of whole batches included, each once."""
     numbers: dict[int, None] = {}
     for name in names:
-        if name == "all":
-            active = (job for job in _all_jobs(engine, LOOK_BACK) if job["state"] not in FINAL)
-            numbers.update(dict.fromkeys(int(job["id"]) for job in active))
+        if span := _range(name):
+            numbers.update(dict.fromkeys(span))
         else:
-            numbers.update(dict.fromkeys(_range(name) or [job_number(engine, name)]))
+            found = meant(engine, name)
+            numbers.update(dict.fromkeys(found.jobs or [found.job]))
     return list(numbers)
 
 
@@ -60,12 +89,17 @@ def _range(name: str) -> range | None:
     first, dash, last = name.partition("-")
     if not dash or not (first + last).isascii() or not (first.isdigit() and last.isdigit()):
         return None
-    if not 0 <= int(last) - int(first) < LONGEST_RANGE:
+    if not 0 <= int(last) - int(first) < LONGEST_RANGE or len(last) > MOST_DIGITS:
         raise UsageError(f"{name} is not a range of jobs", "write it like 14-20")
     return range(int(first), int(last) + 1)
 
 
-def _all_jobs(engine: Engine, limit: int) -> list[dict[str, Any]]:
-    answer = engine.call("GET", with_query("/v1/jobs", all=1, limit=limit))
-    jobs: list[dict[str, Any]] = answer["jobs"]
-    return jobs
+def _active(engine: Engine) -> list[int]:
+    answer = engine.call("GET", with_query("/v1/jobs", state="active"))
+    return [int(job["id"]) for job in answer["jobs"]]
+
+
+def _active_batches(engine: Engine) -> list[str]:
+    from towline.cli.batch_names import batches
+
+    return [view["name"] for view in batches(engine) if view["ended"] is None]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from towline.cli.table import show_table
+from towline.cli.table import LATE, Column, show_table
+from towline.model.names import AD_HOC, shown_cluster
 from towline.model.units import format_memory
 
 TYPE_CHECKING = False
@@ -11,7 +12,15 @@ if TYPE_CHECKING:
 
     from towline.cli.table import Cell, Rows
 
-COLUMNS = ["MACHINE", "STATE", "CLUSTERS", "CPUS FREE", "MEMORY FREE", "JOBS", "GPUS"]
+COLUMNS = [
+    Column("MACHINE"),
+    Column("STATE"),
+    Column("CLUSTERS", drop=1),
+    Column("CPUS FREE", drop=LATE + 1),
+    Column("MEMORY FREE", drop=LATE),
+    Column("JOBS", drop=2),
+    Column("GPUS", least=25),
+]
 STATE_COLOURS = {"online": "green", "connecting": "yellow", "offline": "red"}
 BAR_WIDTH = 8
 #: More nodes than this are shown as one row for all that are alike.
@@ -72,7 +81,7 @@ def _rows(machine: dict[str, Any]) -> Rows:
     name = str(machine["name"])
     state = str(machine["state"])
     coloured = (state, STATE_COLOURS.get(state, ""))
-    clusters = ", ".join(machine.get("clusters") or [])
+    clusters = ", ".join(_clusters(machine))
     if state != "online":
         return [[name, coloured, clusters, "", "", "", str(machine.get("reason") or "")]]
     gpus: list[Cell] = [_gpu(gpu) for gpu in machine.get("gpus") or []] or ["none"]
@@ -83,6 +92,12 @@ def _rows(machine: dict[str, Any]) -> Rows:
     jobs = ", ".join(map(str, machine.get("jobs") or []))
     first: list[Cell] = [name, coloured, clusters, cpus, _memory(machine), jobs, gpus[0]]
     return [first, *(["", "", "", "", "", "", gpu] for gpu in gpus[1:])]
+
+
+def _clusters(machine: dict[str, Any]) -> list[str]:
+    """Those that people know of."""
+    names = map(str, machine.get("clusters") or [])
+    return [shown_cluster(name) for name in names if not name.startswith(AD_HOC)]
 
 
 def _gpu(gpu: dict[str, Any]) -> Cell:

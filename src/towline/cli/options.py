@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # Towline's texts are English only; without this, argparse looks for translations on disk each time.
 vars(argparse)["_"] = str
 
-JOB_HELP = "a job's number, its title, or `last`"
+JOB_HELP = "a job's number or title, BATCH.LINE or `last`"
+JOBS_HELP = "numbers, titles, BATCH.LINE, whole batches, `last`, or a range 14-20"
 
 
 class _HelpText(argparse.RawDescriptionHelpFormatter):
@@ -47,8 +48,13 @@ class Parser(argparse.ArgumentParser):
             sys.exit(0)
         return self.parse_args(args)
 
-    def add_job(self) -> None:
-        self.add_argument("job", metavar="JOB", help=JOB_HELP)
+    def add_job(self, or_batch: bool = False) -> None:
+        or_one = ", or a batch" if or_batch else ""
+        self.add_argument("job", metavar="JOB", help=JOB_HELP + or_one)
+
+    def add_count(self, *flags: str, dest: str, help: str) -> None:
+        """An option that takes a number of things, of which there is at least one."""
+        self.add_argument(*flags, dest=dest, metavar="N", type=_count, help=help)
 
     def add_json(self) -> None:
         self.add_argument("--json", action="store_true", help="print JSON for programs")
@@ -95,6 +101,12 @@ def _takes_next(word: str, valued: frozenset[str]) -> bool:
         if f"-{letter}" in valued:
             return place == len(word)
     return False
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 31:
+        raise argparse.ArgumentTypeError(f"takes a number from 1 on, not {text!r}")
+    return int(text)
 
 
 def _width() -> int:

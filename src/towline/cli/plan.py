@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from towline.cli.terminal import printable
 from towline.cli.wording import count, size
+from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def plan_text(plan: dict[str, Any]) -> str:
         command = shlex.join(command)
     lines = [
         f"command   {printable(command)}",
-        f"cluster   {plan.get('cluster')}",
+        f"cluster   {shown_cluster(str(plan.get('cluster')))}",
         f"request   {plan.get('request')}",
         *_placement(plan),
         f"sends     {count(plan.get('files', 0), 'file')}, {size(plan.get('bytes') or 0)}",

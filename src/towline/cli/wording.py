@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from towline.cli.here import short_path
 from towline.cli.terminal import printable
+from towline.model.names import shown_cluster
 from towline.model.units import format_duration
 
 TYPE_CHECKING = False
@@ -86,7 +87,7 @@ def ago(moment: float, now: float) -> str:
 
 def machines(view: dict[str, Any], most: int = 3) -> str:
     """The machines of a job; of many, the first ones and how many more."""
-    names = [printable(str(name)) for name in view.get("machines") or []]
+    names = [printable(shown_cluster(str(name))) for name in view.get("machines") or []]
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" +{rest}" if rest > 0 else "")
 

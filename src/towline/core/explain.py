@@ -12,6 +12,7 @@ from towline.core.placement import Lacking, Search, bare_room
 from towline.core.pool import Pool
 from towline.core.room import GpuRoom, Room
 from towline.core.want import Want
+from towline.model.names import shown_cluster
 
 if TYPE_CHECKING:
     from towline.core.scheduler import Scheduler
@@ -65,13 +66,14 @@ def explain_waiting(scheduler: "Scheduler", job_id: int, now: float) -> Explanat
     reserved = head is not None
     reasons = reasons_for(scheduler, bucket, now)
     more = count_machines(scheduler.pool, bucket.cluster) - sum(len(r.machines) for r in reasons)
-    text = f"number {position} of {waiting} that wait in {bucket.cluster}"
+    cluster = shown_cluster(bucket.cluster)
+    text = f"number {position} of {waiting} that wait in {cluster}"
     if reserved:
         assert head is not None
         names = ", ".join(room.name for room in head.rooms())
         text += f"; it is next, and {names} is kept free for it"
     elif not reasons:
-        text += f"; no machine of {bucket.cluster} is known yet"
+        text += f"; no machine of {cluster} is known yet"
     return Explanation(job_id, text, position, waiting, reserved, reasons, more)
 
 
@@ -79,7 +81,7 @@ def why_not_now(scheduler: "Scheduler", bucket: Bucket, now: float) -> str:
     """Why a job that is not submitted yet would wait."""
     reasons = reasons_for(scheduler, bucket, now)
     if not reasons:
-        return f"it would wait: no machine of {bucket.cluster} is known yet"
+        return f"it would wait: no machine of {shown_cluster(bucket.cluster)} is known yet"
     return "it would wait: " + "; ".join(map(str, reasons))
 
 
@@ -241,15 +243,16 @@ def closest(pool: Pool, cluster: str, owner: str, lacking: Lacking) -> str:
         for room in islice(machines_in(pool, cluster), MOST_CLOSEST)
         if room.family is not None and room.family.allows(cluster, owner)
     ]
+    called = shown_cluster(cluster)
     if not rooms:
-        return f"no machine of {cluster} may be used by {owner or 'you'}"
+        return f"no machine of {called} may be used by {owner or 'you'}"
     room = min(rooms, key=lambda room: distance(room, lacking.want))
     text = lack(room, lacking.want)
     if text:
-        return f"no machine of {cluster} can ever take it; the closest is {room.name}: it {text}"
+        return f"no machine of {called} can ever take it; the closest is {room.name}: it {text}"
     count = lacking.count
     return (
-        f"the machines of {cluster} can never take all of its processes at once: even when nobody"
+        f"the machines of {called} can never take all of its processes at once: even when nobody"
         f" uses them, {count} process{'es find' if count > 1 else ' finds'} no place"
     )
 

@@ -1,6 +1,7 @@
 """What a user asks for -> what the Engine accepts: defaults filled in, everything checked."""
 
 import os
+import re
 from typing import Any
 
 from msgspec import Struct, field
@@ -23,6 +24,8 @@ from towline.model.service import services_from
 from towline.model.units import parse_duration_s
 from towline.snapshot.folder import only_these
 
+#: What already means a job, or several.
+_TAKEN = re.compile(r"[0-9]+|[0-9]+-[0-9]+|last|all")
 _LONGEST_TITLE = 60
 _LONGEST_NAME = 200
 #: The kernel's own limit for a command and its environment, wherever it runs.
@@ -114,6 +117,7 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
     check_words(ask.argv)
     check_size(ask.argv, ask.env, ask.environ)
     check_name(ask.name)
+    check_title(ask.title)
     name, cluster = cluster_of(ask.cluster, config)
     if not isinstance(cluster, MachinesCluster | SlurmCluster):
         raise UsageError(
@@ -211,6 +215,15 @@ def check_name(name: str) -> None:
     odd = "/" in name or "\0" in name or name.startswith(".") or not name.isprintable()
     if name and (odd or len(name.encode(errors="replace")) > _LONGEST_NAME):
         raise UsageError(f"{name!r} cannot be the name of a job", hint="letters, digits and ._-")
+
+
+def check_title(title: str | None) -> None:
+    """A title is what a job can be named by: not what means other jobs already."""
+    if title is not None and _TAKEN.fullmatch(title):
+        raise UsageError(
+            f"a job cannot be titled {title!r}, which means other jobs",
+            hint="any title but a number, a range, `last` and `all`",
+        )
 
 
 def title_of(words: str) -> str:

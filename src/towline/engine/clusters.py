@@ -19,13 +19,10 @@ from towline.errors import ConfigError
 from towline.hosts.base import Host
 from towline.hosts.local import LocalHost
 from towline.hosts.ssh import SshHost, real_target
+from towline.model.names import AD_HOC, AD_HOC_SLURM
 from towline.probes.machine import limits_of
 from towline.store.store import Store
 
-#: How the names of clusters begin that are in no configuration; `:` cannot be in those that are.
-AD_HOC = "ad-hoc:"
-#: The same for a Slurm; what follows is how its access node was named.
-AD_HOC_SLURM = "slurm:"
 #: Programs that are asked at the same time where ssh would go.
 _QUESTIONS_AT_ONCE = 8
 _NEVER_S = 1e9

@@ -254,8 +254,11 @@ class Engine:
     def job(self, job_id: int) -> Job:
         job = self.core.jobs.get(job_id) or self.store.job(job_id)
         if job is None:
-            raise NotFound(f"there is no job {job_id}", hint="`tow status -a` lists all jobs")
+            raise NotFound(f"there is no job {job_id}", hint="`tow status --all` lists them")
         return job
+
+    def knows(self, job_id: int) -> bool:
+        return job_id in self.core.jobs or self.store.job(job_id) is not None
 
     async def job_where(self, job_id: int, condition: Callable[[Job], bool]) -> Job:
         """The job, as soon as the condition holds for it."""

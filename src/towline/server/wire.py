@@ -48,6 +48,16 @@ def number(request: Request[Any, Any, Any], name: str, default: int) -> int:
         raise UsageError(f"`{name}` takes a whole number, not {typed!r}") from None
 
 
+def limit(request: Request[Any, Any, Any]) -> int | None:
+    """At most so many, if that was said."""
+    if not request.query_params.get("limit"):
+        return None
+    most = number(request, "limit", 0)
+    if most < 1:
+        raise UsageError(f"a list has at least 1 entry, not {most}")
+    return min(most, 1 << 31)
+
+
 def idempotency_key(request: Request[Any, Any, Any]) -> str:
     """What the sender calls this submission, so that asking again is safe."""
     return str(request.headers.get("Idempotency-Key") or "")[:100]

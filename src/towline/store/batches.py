@@ -116,6 +116,23 @@ class BatchRows:
             self._known[name] = _decode(row[0])
         return self._known[name]
 
+    def find(self, name: str) -> Batch | None:
+        """The batch of this name, if there is one."""
+        return self.named(name) if self.exists(name) else None
+
+    def line(self, batch: Batch, number: int) -> int:
+        """The job of one of its lines; 0 when there is none."""
+        query = "SELECT id FROM jobs WHERE json_extract(CAST(spec AS TEXT), '$.number') = ? AND "
+        # Lines are numbered as they stand in their file: mostly without a gap.
+        for first, last in ((batch.first + number - 1,) * 2, (batch.first, batch.last)):
+            row = self._reader.execute(
+                f"{query} id BETWEEN ? AND ?", (number, max(first, batch.first), last)
+            ).fetchone()
+            if row and row[0] <= batch.last:
+                job: int = row[0]
+                return job
+        return 0
+
     def exists(self, name: str) -> bool:
         query = "SELECT 1 FROM batches WHERE name=?"
         return self._reader.execute(query, (name,)).fetchone() is not None

@@ -9,7 +9,7 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -212,10 +212,12 @@ class Store:
         clause = "WHERE id BETWEEN ? AND ? AND state = 'queued' ORDER BY id LIMIT ?"
         return self._jobs(clause, (first, last, limit))
 
-    def jobs_between(self, first: int, last: int, state: str = "", limit: int = -1) -> list[Job]:
-        """Jobs in a range of ids, all or those in one state."""
-        chosen = " AND state = ?" if state else ""
-        values = (first, last, *([state] if state else []), limit)
+    def jobs_between(
+        self, first: int, last: int, states: Sequence[str] = (), limit: int = -1
+    ) -> list[Job]:
+        """Jobs in a range of ids, all or those in some states."""
+        chosen = f" AND state IN ({', '.join('?' * len(states))})" if states else ""
+        values = (first, last, *states, limit)
         return self._jobs(f"WHERE id BETWEEN ? AND ?{chosen} ORDER BY id LIMIT ?", values)
 
     def brought(self, job_id: int) -> bytes | None:
@@ -227,19 +229,38 @@ class Store:
         rows = self._reader.execute("SELECT id FROM jobs WHERE results='wanted' ORDER BY id")
         return [row[0] for row in rows]
 
-    def recent(self, since: float, limit: int, state: str = "", cluster: str = "") -> list[Job]:
-        """Jobs that have not ended or ended after `since`, the newest `limit`, oldest first.
+    def active(self, cluster: str = "") -> list[Job]:
+        """Jobs that have not ended, oldest first; batches are looked at as a whole."""
+        chosen, values = _equal(cluster=cluster)
+        return self._jobs(f"WHERE batch = '' AND ended IS NULL{chosen} ORDER BY id", values)
 
-        Those of batches are left out: a batch is looked at as a whole.
-        """
-        where = ["batch = ''", "(ended IS NULL OR ended >= ?)"]
-        values: list[object] = [since]
-        for column, value in (("state", state), ("cluster", cluster)):
-            if value:
-                where.append(f"{column} = ?")
-                values.append(value)
-        jobs = self._jobs(f"WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?", (*values, limit))
-        return jobs[::-1]
+    def ended(self, since: float, limit: int, state: str = "", cluster: str = "") -> list[Job]:
+        """The newest jobs, not of batches, that ended after a moment; newest first."""
+        chosen, values = _equal(state=state, cluster=cluster)
+        clause = f"WHERE batch = '' AND ended >= ?{chosen} ORDER BY id DESC LIMIT ?"
+        return self._jobs(clause, (since, *values, limit))
+
+    def ended_count(self, since: float, state: str = "", cluster: str = "") -> int:
+        chosen, values = _equal(state=state, cluster=cluster)
+        count: int = self._reader.execute(
+            f"SELECT count(*) FROM jobs WHERE batch = '' AND ended >= ?{chosen}", (since, *values)
+        ).fetchone()[0]
+        return count
+
+    def titled(self, title: str) -> tuple[int, bool]:
+        """The job with this title, and whether it is active: of several one that is, the newest."""
+        row = self._reader.execute(
+            "SELECT id, ended IS NULL AS active FROM jobs WHERE batch = '' AND title = ? "
+            "ORDER BY active DESC, id DESC LIMIT 1",
+            (title,),
+        ).fetchone()
+        return (row[0], bool(row[1])) if row else (0, False)
+
+    def newest(self) -> tuple[int, str] | None:
+        """The newest job, and the batch that it belongs to."""
+        query = "SELECT id, batch FROM jobs ORDER BY id DESC LIMIT 1"
+        row: tuple[int, str] | None = self._reader.execute(query).fetchone()
+        return row
 
     def history(self, job_id: int, limit: int = 200) -> list[tuple[float, str]]:
         rows = self._reader.execute(
@@ -270,6 +291,12 @@ class Store:
     def _jobs(self, clause: str, values: tuple[object, ...]) -> list[Job]:
         rows = self._reader.execute(f"SELECT {', '.join(FIELDS)} FROM jobs {clause}", values)
         return [job_of(row, self.batches.named) for row in rows]
+
+
+def _equal(**columns: str) -> tuple[str, tuple[str, ...]]:
+    """What of a row must be so, as a clause and its values; what is empty may be anything."""
+    given = {name: value for name, value in columns.items() if value}
+    return "".join(f" AND {name} = ?" for name in given), tuple(given.values())
 
 
 def _open(path: str) -> sqlite3.Connection:

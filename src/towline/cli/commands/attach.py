@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from towline.cli.engine import Engine
 from towline.cli.follow import Follow
-from towline.cli.jobs import read_with_job
+from towline.cli.jobs import meant
 from towline.cli.options import Parser
 
 EXAMPLES = """
@@ -16,15 +17,22 @@ def parser() -> Parser:
     parser = Parser(
         "attach",
         "[options] JOB",
-        "Follow a job as `tow run` does, from the start of its output; `tow` exits with its code.",
+        "Follow a job as `tow run` does, from the start of its output, or a batch; `tow` exits\n"
+        "with its code.",
         EXAMPLES,
     )
-    parser.add_job()
+    parser.add_job(or_batch=True)
     parser.add_argument("--tail", metavar="N", type=int, help="begin N bytes before the end")
     parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
     return parser
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
-    return Follow(engine, job_id=job, json=options.json, tail=options.tail).run()
+    options = parser().read(args)
+    engine = Engine()
+    found = meant(engine, options.job)
+    if found.batch:
+        from towline.cli.batch_commands import act_on
+
+        return act_on("show", found.batch, "-f", json=options.json)
+    return Follow(engine, job_id=found.job, json=options.json, tail=options.tail).run()

@@ -11,6 +11,7 @@ from towline.cli.options import Parser, split_command
 from towline.cli.terminal import note, printable, say, say_json, tell
 from towline.cli.wording import count
 from towline.errors import UsageError
+from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -158,10 +159,15 @@ def _check(asking: Parser, options: Namespace, command: list[str]) -> None:
 def _check_name(name: str) -> None:
     from towline.model.lines import as_name
 
-    if name != as_name(name) or not name or name == "last":
+    if name != as_name(name) or not name:
         raise UsageError(
             f"a batch cannot be called {name!r}",
             "letters, digits and .+=@,~-_ only, the first a letter or digit, at most 60",
+        )
+    if name in ("last", "all") or name.replace("-", "", 1).isdecimal():
+        raise UsageError(
+            f"a batch cannot be called {name!r}, which means other jobs",
+            "any name but a number, a range, `last` and `all`",
         )
 
 
@@ -284,7 +290,8 @@ def _run(options: Namespace, commands: list[Command], name: str, source: str) ->
     if options.json:
         say_json({"batch": view})
     else:
-        tell(f"batch {view['name']}: {count(view['count'], 'job')} on {printable(view['cluster'])}")
+        where = shown_cluster(view["cluster"])
+        tell(f"batch {view['name']}: {count(view['count'], 'job')} on {where}")
     return BatchFollow(engine, view["name"], display_for(options.json), since).run()
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from towline.cli.engine import Engine
 from towline.cli.follow import Follow
-from towline.cli.jobs import read_with_job
+from towline.cli.jobs import meant
 from towline.cli.options import Parser
 
 EXAMPLES = """
@@ -18,10 +19,11 @@ def parser() -> Parser:
     parser = Parser(
         "log",
         "[options] JOB",
-        "Print what a job wrote so far: its stdout to stdout, its stderr to stderr.",
+        "Print what a job, or each job of a batch, wrote so far: its stdout to stdout, its stderr\n"
+        "to stderr.",
         EXAMPLES,
     )
-    parser.add_job()
+    parser.add_job(or_batch=True)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ended")
     parser.add_argument("--service", metavar="NAME", help="that of a service of the job instead")
     only = parser.add_mutually_exclusive_group()
@@ -33,11 +35,22 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
+    asking = parser()
+    options = asking.read(args)
+    engine = Engine()
+    found = meant(engine, options.job)
+    if found.batch:
+        if options.json or options.service or options.tail is not None:
+            line = f"{found.batch}.1"
+            asking.error(f"--json, --service and --tail are for one job, e.g. {line}")
+        from towline.cli.batch_commands import act_on
+
+        chosen = [f"--{name}" for name in ("follow", "stdout", "stderr") if getattr(options, name)]
+        return act_on("log", found.batch, *chosen)
     stream = "out" if options.stdout else "err" if options.stderr else "all"
     following = Follow(
         engine,
-        job_id=job,
+        job_id=found.job,
         json=options.json,
         stream=stream,
         tail=options.tail,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from towline.cli.engine import Engine
 from towline.cli.here import short_path
-from towline.cli.jobs import read_with_job
+from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.terminal import printable, say, say_json, tell
 from towline.cli.wording import count, size
@@ -23,7 +24,7 @@ def parser() -> Parser:
         "overwritten.",
         EXAMPLES,
     )
-    parser.add_job()
+    parser.add_job(or_batch=True)
     parser.add_argument(
         "--back",
         action="append",
@@ -36,8 +37,17 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
-    done = engine.call("POST", f"/v1/jobs/{job}/results", {"back": options.back}, repeat=True)
+    asking = parser()
+    options = asking.read(args)
+    engine = Engine()
+    found = meant(engine, options.job)
+    if found.batch:
+        if options.back:
+            asking.error(f"--back is for one job, e.g. {found.batch}.1")
+        from towline.cli.batch_commands import act_on
+
+        return act_on("results", found.batch, json=options.json)
+    done = engine.call("POST", f"/v1/jobs/{found.job}/results", {"back": options.back}, repeat=True)
     if options.json:
         say_json(done)
         return 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from towline.cli.engine import Engine
 from towline.cli.follow import Follow
-from towline.cli.jobs import job_numbers
-from towline.cli.options import JOB_HELP, Parser
+from towline.cli.jobs import split
+from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.terminal import say, say_json
 
 EXAMPLES = """
@@ -22,7 +22,7 @@ def parser() -> Parser:
         "Run ended jobs again, as they were submitted: same files, same command, same number.",
         EXAMPLES,
     )
-    parser.add_argument("jobs", nargs="+", metavar="JOBS", help=f"{JOB_HELP}; a range 14-20")
+    parser.add_argument("jobs", nargs="+", metavar="JOBS", help=JOBS_HELP)
     parser.add_argument("-f", "--follow", action="store_true", help="follow it; one job only")
     parser.add_json()
     return parser
@@ -32,9 +32,17 @@ def main(args: list[str]) -> int:
     retrying = parser()
     options = retrying.read(args)
     engine = Engine()
-    numbers = job_numbers(engine, options.jobs)
-    if options.follow and len(numbers) != 1:
-        retrying.error("only one job can be followed")
+    numbers, batches = split(engine, options.jobs)
+    if options.follow and len(numbers) + len(batches) != 1:
+        retrying.error("only one job or batch can be followed")
+    for name in batches:
+        from towline.cli.batch_commands import act_on
+
+        code = act_on("retry", name, *(["-f"] if options.follow else []), json=options.json)
+        if code or options.follow:
+            return code
+    if not numbers:
+        return 0
     answer = engine.call("POST", "/v1/jobs/retry", {"ids": numbers})
     if options.follow:
         return Follow(engine, job_id=numbers[0], json=options.json).run()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.jobs import read_with_job
+from towline.cli.engine import Engine
+from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import paint, printable, say, say_json
 from towline.cli.wording import STATE_COLOURS, ago, count, duration, ending, machines, size
+from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 tow show 12
 tow show last --json
+tow show sweep.3
 """
 
 
@@ -24,17 +27,24 @@ def parser() -> Parser:
     parser = Parser(
         "show",
         "[--json] JOB",
-        "Everything about one job: its command, its processes, what happened to it and when.",
+        "Everything about one job: its command, its processes, what happened to it and when.\n"
+        "Of a batch, what `tow batch show` tells.",
         EXAMPLES,
     )
-    parser.add_job()
+    parser.add_job(or_batch=True)
     parser.add_json()
     return parser
 
 
 def main(args: list[str]) -> int:
-    options, engine, number = read_with_job(parser(), args)
-    job = engine.call("GET", f"/v1/jobs/{number}")
+    options = parser().read(args)
+    engine = Engine()
+    found = meant(engine, options.job)
+    if found.batch:
+        from towline.cli.batch_commands import act_on
+
+        return act_on("show", found.batch, json=options.json)
+    job = engine.call("GET", f"/v1/jobs/{found.job}")
     if options.json:
         say_json(job)
         return 0
@@ -57,7 +67,7 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
         "title": job["title"],
         "command": shlex.join(map(original, job["command"])),
         "folder": original(job["folder"]),
-        "cluster": job["cluster"],
+        "cluster": shown_cluster(job["cluster"]),
         "machines": machines(job, most=20),
         "request": job["request"],
         "priority": str(job.get("priority") or ""),

@@ -8,10 +8,11 @@ import time
 from towline.cli.batch_wording import machine_names, progress, state_of, took
 from towline.cli.client import with_query
 from towline.cli.engine import Engine
-from towline.cli.options import JOB_HELP, Parser
-from towline.cli.table import plain_table, rich_table, show_table
-from towline.cli.terminal import say, say_json
+from towline.cli.options import JOBS_HELP, Parser
+from towline.cli.table import LATE, Column, cut, fitted, plain_table, show_table, terminal_width
+from towline.cli.terminal import note, printable, say, say_json
 from towline.cli.wording import FINAL, STATE_COLOURS, ago, duration, ending, machines
+from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,16 +21,32 @@ if TYPE_CHECKING:
 
     from towline.cli.table import Cell, Rows
 
-COLUMNS = ["JOB", "STATE", "TITLE", "CLUSTER", "MACHINES", "TIME", "REASON"]
+    Found = dict[str, Any]
+
+COLUMNS = [
+    Column("JOB"),
+    Column("STATE"),
+    Column("TITLE", least=12),
+    Column("CLUSTER", drop=1),
+    Column("MACHINES", drop=2),
+    Column("TIME", drop=LATE, shorter=lambda text: text.partition(" · ")[0]),
+    Column("REASON", least=20),
+]
 NOTHING = "no jobs yet: tow run COMMAND starts one"
 WATCH_EVERY_S = 1.0
 TITLE_WIDTH = 30
 WIDE_TERMINAL = 100
 WIDE_BAR, NARROW_BAR = 10, 6
+#: Rows, unless -n says otherwise; what is active is shown in any case.
+ROWS, LEAST_ENDED = 30, 5
+#: Lines of a terminal that `--watch` does not fill: the heading, what is left out, the cursor.
+LINES_BESIDE = 3
+MOVING = ("starting", "running", "stopping")
 EXAMPLES = """
 tow status
 tow status --all -n 100
-tow status 12 13 14-20
+tow status --state active
+tow status 12 13 14-20 sweep
 tow status --watch
 tow status --json | jq '.jobs[].state'
 """
@@ -39,15 +56,17 @@ def parser() -> Parser:
     parser = Parser(
         "status",
         "[options] [JOBS...]",
-        "List jobs and where they stand: the active ones and those of the last day, newest last.\n"
-        "A batch is one row.",
+        "List jobs and where they stand: all that are active, and the newest of those that ended\n"
+        "within a day; newest last. A batch is one row.",
         EXAMPLES,
     )
-    parser.add_argument("jobs", nargs="*", metavar="JOBS", help=f"{JOB_HELP}, or a range 14-20")
-    parser.add_argument("-a", "--all", action="store_true", help="also jobs that ended long ago")
-    parser.add_argument("-n", metavar="N", dest="limit", type=int, help="at most N jobs")
+    parser.add_argument("jobs", nargs="*", metavar="JOBS", help=JOBS_HELP)
+    parser.add_argument("-a", "--all", action="store_true", help="also what ended long ago")
+    parser.add_count("-n", dest="limit", help="at most N rows, what is active before the rest")
     parser.add_argument("-c", "--cluster", metavar="NAME", help="only jobs of this cluster")
-    parser.add_argument("--state", metavar="STATE", help="only jobs in this state, e.g. running")
+    parser.add_argument(
+        "--state", metavar="STATE", help="only jobs in this state, e.g. running; or `active`"
+    )
     parser.add_argument("--watch", action="store_true", help="go on showing it until Ctrl-C")
     parser.add_json()
     return parser
@@ -61,14 +80,31 @@ def main(args: list[str]) -> int:
     found = _found(engine, options)
     if options.json:
         say_json(found)
-    elif not any(found.values()):
-        say(NOTHING)
+    elif not (found["jobs"] or found["batches"]):
+        say(_nothing(options))
     else:
         show_table(COLUMNS, rows(found, time.time()))
+        if found["left_out"]:
+            note(_more(found["left_out"], options))
     return 0
 
 
-def rows(found: dict[str, Any], now: float) -> Rows:
+def _nothing(options: Namespace) -> str:
+    if options.cluster is None and options.state is None:
+        return NOTHING
+    where = f" of {options.cluster}" if options.cluster else ""
+    return f"no job{where} is {options.state}" if options.state else f"no job{where}"
+
+
+def _more(left_out: int, options: Namespace) -> str:
+    import shlex
+
+    chosen = [("-c", options.cluster), ("--state", options.state)]
+    words = [word for flag, value in chosen if value for word in (flag, value)]
+    return f"… and {left_out} more: {shlex.join(['tow', 'status', '--all', *words])}"
+
+
+def rows(found: Found, now: float) -> Rows:
     """One row per job and one per batch, in the order they were submitted in."""
     placed = [(int(job["id"]), _job_row(job, now)) for job in found["jobs"]]
     placed += [(int(batch["first"]), _batch_row(batch, now)) for batch in found["batches"]]
@@ -80,7 +116,7 @@ def _job_row(job: dict[str, Any], now: float) -> list[Cell]:
         str(job["id"]),
         (job["state"], STATE_COLOURS.get(job["state"], "")),
         _short(job["title"]),
-        job["cluster"],
+        shown_cluster(job["cluster"]),
         machines(job),
         _when(job, now),
         ending(job),
@@ -94,7 +130,7 @@ def _batch_row(batch: dict[str, Any], now: float) -> list[Cell]:
         "batch",
         (state, STATE_COLOURS.get(state, "")),
         _short(batch["name"]),
-        batch["cluster"],
+        shown_cluster(batch["cluster"]),
         machine_names(batch),
         f"{time_taken} · {ago(batch['ended'], now)}" if batch.get("ended") else time_taken,
         progress(batch, _bar_width()),
@@ -103,10 +139,9 @@ def _batch_row(batch: dict[str, Any], now: float) -> list[Cell]:
 
 def _bar_width() -> int:
     """So that the bar stays in one piece where the last column is narrow."""
-    try:
-        return WIDE_BAR if os.get_terminal_size(1).columns >= WIDE_TERMINAL else NARROW_BAR
-    except OSError:
+    if not os.isatty(1):
         return WIDE_BAR
+    return WIDE_BAR if terminal_width() >= WIDE_TERMINAL else NARROW_BAR
 
 
 def _when(job: dict[str, Any], now: float) -> str:
@@ -118,18 +153,64 @@ def _when(job: dict[str, Any], now: float) -> str:
 
 
 def _short(title: str) -> str:
-    return title if len(title) <= TITLE_WIDTH else title[: TITLE_WIDTH - 1] + "…"
+    return cut(printable(title), TITLE_WIDTH)
 
 
-def _found(engine: Engine, options: Namespace) -> dict[str, list[dict[str, Any]]]:
+def _found(engine: Engine, options: Namespace) -> Found:
     """What was asked for, as `--json` prints it."""
     if options.jobs:
-        from towline.cli.jobs import job_numbers
+        return _named(engine, options)
+    target = with_query(
+        "/v1/jobs",
+        all=int(options.all),
+        limit=options.limit,
+        cluster=options.cluster,
+        state=options.state,
+    )
+    answer = engine.call("GET", target)
+    batches = _batches(engine, options)
+    found = {"jobs": answer["jobs"], "batches": batches, "left_out": answer.get("left_out", 0)}
+    if options.limit is None and options.all:
+        return found
+    return fewest(found, options.limit)
 
-        numbers = job_numbers(engine, options.jobs)
-        jobs = [engine.call("GET", f"/v1/jobs/{job}") for job in numbers]
-        return {"jobs": jobs, "batches": []}
-    return {"jobs": _jobs(engine, options), "batches": _batches(engine, options)}
+
+def _named(engine: Engine, options: Namespace) -> Found:
+    from towline.cli.batch_names import jobs_of
+    from towline.cli.jobs import split
+
+    numbers, batches = split(engine, options.jobs)
+    return {
+        "jobs": [engine.call("GET", f"/v1/jobs/{job}") for job in numbers],
+        "batches": [jobs_of(engine, name, limit=1)["batch"] for name in batches],
+        "left_out": 0,
+    }
+
+
+def fewest(found: Found, limit: int | None) -> Found:
+    """So many rows, jobs and batches alike: what runs, what waits, then the newest that ended.
+
+    Without a limit, whatever is active and a few that ended.
+    """
+    ranked = [(_rank(job["state"]), int(job["id"]), "jobs", job) for job in found["jobs"]]
+    ranked += [
+        (_rank(state_of(batch)), int(batch["first"]), "batches", batch)
+        for batch in found["batches"]
+    ]
+    ranked.sort(key=lambda one: (one[0], -one[1]))
+    if limit is None:
+        active = sum(1 for rank, *_ in ranked if rank < _rank("done"))
+        limit = active + max(LEAST_ENDED, ROWS - active)
+    kept = sorted(ranked[:limit], key=lambda one: one[1])
+    return {
+        "jobs": [view for _, _, kind, view in kept if kind == "jobs"],
+        "batches": [view for _, _, kind, view in kept if kind == "batches"],
+        "left_out": found["left_out"] + len(ranked) - len(kept),
+    }
+
+
+def _rank(state: str) -> int:
+    return 0 if state in MOVING else 1 if state not in FINAL else 2
 
 
 def _batches(engine: Engine, options: Namespace) -> list[dict[str, Any]]:
@@ -139,20 +220,13 @@ def _batches(engine: Engine, options: Namespace) -> list[dict[str, Any]]:
     return [
         batch
         for batch in batches
-        if options.cluster in (None, batch["cluster"]) and options.state in (None, state_of(batch))
+        if options.cluster in (None, batch["cluster"]) and _is_in(batch, options.state)
     ]
 
 
-def _jobs(engine: Engine, options: Namespace) -> list[dict[str, Any]]:
-    target = with_query(
-        "/v1/jobs",
-        all=int(options.all),
-        limit=options.limit,
-        cluster=options.cluster,
-        state=options.state,
-    )
-    jobs: list[dict[str, Any]] = engine.call("GET", target)["jobs"]
-    return jobs
+def _is_in(batch: dict[str, Any], state: str | None) -> bool:
+    its = state_of(batch)
+    return its not in FINAL if state == "active" else state in (None, its)
 
 
 def _watch(engine: Engine, options: Namespace) -> int:
@@ -167,16 +241,26 @@ def _watch(engine: Engine, options: Namespace) -> int:
 
 
 def _watch_live(engine: Engine, options: Namespace) -> None:
+    from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
-    with Live(auto_refresh=False) as live:
+    console = Console(highlight=False)
+    with Live(console=console, auto_refresh=False) as live:
         while True:
             found = _found(engine, options)
-            table = (
-                rich_table(COLUMNS, rows(found, time.time())) if any(found.values()) else NOTHING
-            )
-            live.update(table, refresh=True)
+            lines = watched(found, options, console.width, console.height)
+            live.update(Text.from_ansi("\n".join(lines), no_wrap=True), refresh=True)
             time.sleep(WATCH_EVERY_S)
+
+
+def watched(found: Found, options: Namespace, width: int, height: int) -> list[str]:
+    """What fits on a screen: one line each, and what runs is never cut off for what does not."""
+    found = fewest(found, max(1, height - LINES_BESIDE))
+    if not (found["jobs"] or found["batches"]):
+        return [_nothing(options)]
+    lines = fitted(COLUMNS, rows(found, time.time()), width, one_line=True)
+    return [*lines, _more(found["left_out"], options)] if found["left_out"] else lines
 
 
 def _watch_changes(engine: Engine, options: Namespace) -> None:

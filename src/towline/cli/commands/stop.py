@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from towline.cli.engine import Engine
-from towline.cli.jobs import job_numbers
-from towline.cli.options import JOB_HELP, Parser
-from towline.cli.terminal import say, say_json
+from towline.cli.jobs import split
+from towline.cli.options import JOBS_HELP, Parser
+from towline.cli.terminal import say, say_json, tell
 
 EXAMPLES = """
 tow stop 12
@@ -20,12 +20,10 @@ def parser() -> Parser:
         "stop",
         "[--now] [--json] JOBS...",
         "Stop jobs: TERM to all their processes, and KILL to those that are still there later.\n"
-        "`all` stops all batches, too. Asked again, it asks the machines again.",
+        "`all` stops all that is active. Asked again, it asks the machines again.",
         EXAMPLES,
     )
-    parser.add_argument(
-        "jobs", nargs="+", metavar="JOBS", help=f"{JOB_HELP}; a range 14-20; or `all`"
-    )
+    parser.add_argument("jobs", nargs="+", metavar="JOBS", help=f"{JOBS_HELP}; or `all`")
     parser.add_argument(
         "--now", action="store_true", help="KILL at once, without the time to end by themselves"
     )
@@ -36,28 +34,29 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     options = parser().read(args)
     engine = Engine()
-    numbers = job_numbers(engine, options.jobs)
+    numbers, batches = split(engine, options.jobs)
     # The Engine's API never means "all" by "none": without a number there is nothing to do.
     stopping = {"ids": numbers, "now": options.now}
     answer = (
         engine.call("POST", "/v1/jobs/stop", stopping, repeat=True) if numbers else {"jobs": []}
     )
-    batches = _stop_batches(engine, options.now) if "all" in options.jobs else []
+    for name in batches:
+        from towline.cli.batch_names import ask_of_batch
+
+        ask_of_batch(engine, name, "stop", {"now": options.now})
     if options.json:
         say_json({**answer, "batches": batches} if batches else answer)
-    elif not numbers and not batches:
+    elif not (numbers or batches):
         say("no job is active")
     else:
         lines = [f"job {job['id']} {job['state']}" for job in answer["jobs"]]
         say("\n".join([*lines, *(f"batch {name} stopping" for name in batches)]))
-    return 0
+    return _unknown(answer.get("unknown") or [], options.jobs)
 
 
-def _stop_batches(engine: Engine, now: bool) -> list[str]:
-    """Stop every batch that has not ended; their names."""
-    from towline.cli.batch_names import ask_of_batch, batches
-
-    active = [view["name"] for view in batches(engine) if view["ended"] is None]
-    for name in active:
-        ask_of_batch(engine, name, "stop", {"now": now})
-    return active
+def _unknown(numbers: list[int], named: list[str]) -> int:
+    """Say which of the jobs that were named one by one are not there; the exit code."""
+    missing = [str(number) for number in numbers if str(number) in named]
+    if missing:
+        tell(("tow:", "red"), f"there is no job {', '.join(missing)}")
+    return 2 if missing else 0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from towline.cli.jobs import read_with_job
+from towline.cli.engine import Engine
+from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import printable, say, say_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 EXAMPLES = """
 tow why 12
@@ -17,14 +22,19 @@ def parser() -> Parser:
     parser = Parser(
         "why", "[--json] JOB", "Say why a job waits: the reason, machine by machine.", EXAMPLES
     )
-    parser.add_job()
+    parser.add_job(or_batch=True)
     parser.add_json()
     return parser
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
-    answer = engine.call("GET", f"/v1/jobs/{job}/why")
+    options = parser().read(args)
+    engine = Engine()
+    found = meant(engine, options.job)
+    if found.batch:
+        answer = _of_batch(engine, found.batch)
+    else:
+        answer = engine.call("GET", f"/v1/jobs/{found.job}/why")
     if options.json:
         say_json(answer)
         return 0
@@ -35,3 +45,17 @@ def main(args: list[str]) -> int:
         rows = [[str(entry["machine"]), str(entry["reason"])] for entry in machines]
         show_table(["MACHINE", "REASON"], rows)
     return 0
+
+
+def _of_batch(engine: Engine, name: str) -> dict[str, Any]:
+    """Why those of its jobs wait that wait, told of the first of them."""
+    from towline.cli.batch_names import jobs_of
+    from towline.cli.batch_wording import counts_text, state_of
+
+    answer = jobs_of(engine, name, state="queued", limit=1)
+    view = answer["batch"]
+    if not answer["jobs"]:
+        return {"text": f"batch {name} is {state_of(view)}: {counts_text(view)}", "machines": []}
+    job = answer["jobs"][0]
+    told: dict[str, Any] = engine.call("GET", f"/v1/jobs/{job['id']}/why")
+    return {**told, "text": f"line {job['line']}, job {job['id']}: {told['text']}"}

@@ -9,9 +9,10 @@ from litestar.response import Stream
 from towline.engine.batch_ask import BatchAsk, accept_batch
 from towline.engine.batch_follow import follow as follow_batch
 from towline.engine.desk import Desk
+from towline.engine.lists import checked_state, jobs_of_batch
 from towline.errors import NotFound, UsageError
 from towline.model.job import State
-from towline.server.wire import answer, body_as, frames, idempotency_key, number
+from towline.server.wire import answer, body_as, frames, idempotency_key, limit, number
 
 #: What may be started again; what is done never is.
 _AGAIN = (State.FAILED, State.LOST, State.STOPPED)
@@ -43,10 +44,8 @@ async def list_batches(request: Request[Any, Any, Any]) -> Response[bytes]:
 @get("/v1/batches/{name:str}")
 async def show(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
     desk: Desk = request.app.state.desk
-    batch = desk.engine.store.batches.named(name)
-    state = request.query_params.get("state") or ""
-    limit = number(request, "limit", -1)
-    jobs = desk.engine.store.jobs_between(batch.first, batch.last, state, limit)
+    state = checked_state(request.query_params.get("state") or "")
+    jobs = jobs_of_batch(desk.engine.store, name, state, limit(request) or -1)
     return answer({"batch": desk.batches.view(name), "jobs": [desk.seen(job) for job in jobs]})
 
 

@@ -10,13 +10,13 @@ from litestar.response import Stream
 from towline.engine.ask import JobAsk
 from towline.engine.desk import Desk, login_of
 from towline.engine.follow import Follower, Frame, read_once, stream_name
+from towline.engine.lists import Wanted, checked_state, listed, meant
 from towline.errors import HostError, NotFound, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.job import view
-from towline.server.wire import answer, body_as, frames, idempotency_key, number
+from towline.server.wire import answer, body_as, frames, idempotency_key, limit, number
 
 _BOTH = ("out", "err")
-_A_DAY_S = 86400.0
 
 
 class Asks(msgspec.Struct):
@@ -99,15 +99,21 @@ async def plan(request: Request[Any, Any, Any]) -> Response[bytes]:
 @get("/v1/jobs")
 async def list_jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
     desk: Desk = request.app.state.desk
-    everything = request.query_params.get("all") == "1"
-    since = 0.0 if everything else desk.engine.clock() - _A_DAY_S
-    found = desk.engine.store.recent(
-        since,
-        number(request, "limit", 1_000_000 if everything else 30),
-        request.query_params.get("state") or "",
+    wanted = Wanted(
+        checked_state(request.query_params.get("state") or ""),
         request.query_params.get("cluster") or "",
+        limit(request),
+        request.query_params.get("all") == "1",
     )
-    return answer({"jobs": [desk.seen(job) for job in found]})
+    found = listed(desk.engine.store, wanted, desk.engine.clock())
+    return answer({"jobs": [desk.seen(job) for job in found.jobs], "left_out": found.left_out})
+
+
+@get("/v1/named")
+async def named(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Which job or batch somebody means."""
+    name = request.query_params.get("name") or ""
+    return answer(meant(request.app.state.desk.engine.store, name))
 
 
 @get("/v1/jobs/{job_id:int}")
@@ -172,10 +178,13 @@ async def _offsets(
 async def stop(request: Request[Any, Any, Any]) -> Response[bytes]:
     desk: Desk = request.app.state.desk
     asked = await body_as(request, Stop)
-    for job_id in asked.ids:
-        desk.engine.job(job_id)
-    await desk.engine.stop(asked.ids, asked.now)
-    return answer({"jobs": [view(desk.engine.job(job_id)) for job_id in asked.ids]})
+    known = [job_id for job_id in asked.ids if desk.engine.knows(job_id)]
+    if asked.ids and not known:
+        desk.engine.job(asked.ids[0])
+    await desk.engine.stop(known, asked.now)
+    unknown = sorted(set(asked.ids) - set(known))
+    stopped = [view(desk.engine.job(job_id)) for job_id in known]
+    return answer({"jobs": stopped, "unknown": unknown})
 
 
 @post("/v1/jobs/retry", status_code=200)
@@ -199,4 +208,4 @@ async def retry(request: Request[Any, Any, Any]) -> Response[bytes]:
     return answer({"jobs": [view(desk.engine.job(job_id)) for job_id in ids]})
 
 
-ROUTES = [run, submit, plan, list_jobs, show, why, log, stop, retry]
+ROUTES = [run, submit, plan, list_jobs, named, show, why, log, stop, retry]
