@@ -1,5 +1,6 @@
 """Batch files of the ssh scheduler, and the options that say what a job needs."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from towline.errors import TowlineError
 from towline.model.grammar import parse_request
 from towline.model.request import GpuNeed, Need
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "ssh-scheduler"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "ssh-scheduler"
 
 
 @pytest.fixture(autouse=True)
@@ -113,10 +115,11 @@ def test_every_option_changes_what_a_job_needs() -> None:
     assert need("--num-cpus=8").cpus == 8
     assert need("--reserve").exclusive
     assert not need("--gpu-utilization=0", "--no-reserve-gpu").gpu_reserved
+    assert need("--gpu-utilization=1.1").gpu_util == 1
 
 
 @pytest.mark.parametrize(
-    "words", ["--num-cpus=0", "--memory-required=-1", "--gpu-utilization=2", "--num-cpus=nan"]
+    "words", ["--num-cpus=0", "--memory-required=-1", "--gpu-utilization=1.2", "--num-cpus=nan"]
 )
 def test_needs_that_cannot_be_are_refused(words: str) -> None:
     with pytest.raises(TowlineError) as caught:
@@ -145,3 +148,8 @@ def test_the_example_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     typed = Path("run.sh").read_text().splitlines()[-1].split()
     assert typed[0] == "execute_batch"
     assert parser().parse_args(typed[1:]).no_gpu_required
+
+
+def test_execute_to_goes_by_the_name_that_the_repository_gave_it_as_well() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["execute_on"] == scripts["execute_to"]

@@ -1,5 +1,7 @@
 """How many equal jobs a machine could run at a time."""
 
+import pytest
+
 from towline.core.capacity import MOST, seats_for
 from towline.core.pool import Pool
 from towline.core.want import want_of
@@ -63,3 +65,14 @@ def test_nothing_fits_where_the_machine_is_away_or_lacks_the_gpu() -> None:
     away = pool()
     away.gone("m")
     assert seats_for(away.rooms["m"], need("[]")) == []
+
+
+@pytest.mark.parametrize(("util", "count"), [(0.3, 6), (0.4, 4), (0.6, 2)])
+def test_the_cost_model_of_the_ssh_scheduler_takes_as_many_on_the_same_gpus(
+    util: float, count: int
+) -> None:
+    machine = Machine("m", 24, 30607, (free(0), free(1)), foreign_cpus=2.976, clusters=("lab",))
+    rooms = Pool()
+    rooms.see(machine)
+    shared = need(f"[cpus=2,mem=2000M,gpu,gpumem=1000M,gpuutil={util}]")
+    assert seats_for(rooms.rooms["m"], shared) == [(0,), (1,)] * (count // 2)

@@ -143,16 +143,46 @@ def test_cpus_and_memory_that_are_too_small_or_in_use() -> None:
         "has 512 MB of memory, 2.0 GB are asked for"
     )
     assert waiting_on(a_machine(cpus=4), a_job(7, cpus=5.5), cpus=1.0) == (
-        "0.5 CPUs are free, 1 are asked for"
+        "0.5 CPUs are free, 1 is asked for"
     )
     assert waiting_on(a_machine(cpus=4, foreign_cpus=6.5), cpus=1.0) == (
-        "0 CPUs are free, 1 are asked for (6.5 used by other programs)"
+        "0 CPUs are free, 1 is asked for (6.5 used by other programs)"
     )
     assert waiting_on(a_machine(mem_mb=4_096), a_job(7, mem_mb=4_000), mem_mb=2_048) == (
         "96 MB of memory are free, 2.0 GB are asked for"
     )
     assert waiting_on(a_machine(mem_mb=4_096, foreign_mem_mb=3_072), mem_mb=2_048) == (
         "1.0 GB of memory are free, 2.0 GB are asked for (3.0 GB used by other programs)"
+    )
+
+
+def test_amounts_are_never_rounded_to_what_is_asked_for() -> None:
+    assert waiting_on(a_machine(cpus=2, foreign_cpus=2.03), cpus=1.0) == (
+        "0.9 CPUs are free, 1 is asked for (2 used by other programs)"
+    )
+    assert waiting_on(a_machine(cpus=2), a_job(7, cpus=2.0), cpus=1.001) == (
+        "1 CPU is free, 1.001 are asked for"
+    )
+    assert waiting_on(a_machine(mem_mb=4_096), a_job(7, mem_mb=2_050), mem_mb=2_047) == (
+        "1.9 GB of memory are free, 2.0 GB are asked for"
+    )
+    assert waiting_on(a_machine(mem_mb=2_048), mem_mb=2_049) == (
+        "has 2.0 GB of memory, 2.1 GB are asked for"
+    )
+
+
+def test_all_that_is_in_use_is_named() -> None:
+    machine = a_machine(gpus=2, cpus=2, mem_mb=4_096, foreign_cpus=0.97)
+    job = a_job(65, gpus=2, cpus=1.0, mem_mb=3_072)
+    assert waiting_on(machine, job, gpus=1, cpus=1.5, mem_mb=2_048) == (
+        "2 GPUs, 2 are used by job 65; 1.0 GB of memory are free, 2.0 GB are asked for; "
+        "1 CPU is free, 1.5 are asked for (1 used by other programs)"
+    )
+
+
+def test_all_that_a_machine_lacks_is_named() -> None:
+    assert waiting_on(a_machine(cpus=1, mem_mb=512), gpus=1, cpus=2.0, mem_mb=1_024) == (
+        "has 1 CPU, 2 are asked for; has 512 MB of memory, 1.0 GB are asked for; has no GPU"
     )
 
 

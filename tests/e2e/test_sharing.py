@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,9 +146,21 @@ def test_a_foreign_program_that_appears_keeps_its_gpu_and_gives_it_back(
     assert ended(tow, job)["state"] == "done"
 
 
+def test_a_desktop_on_a_gpu_is_not_a_program_that_uses_it(tow: Tow, hosts: Hosts) -> None:
+    hosts.set_gpus("h1", [{**GTX_1070, "memory_used": 10}])
+    configure(tow, "h1")
+    assert tow("run", "-c", "lab", "--gpus", "1", "true").returncode == 0
+    assert (gpu_of(tow)["free_mb"], gpu_of(tow)["used_by"]) == (8182, "")
+
+
 def gpu_users(tow: Tow) -> str:
+    return str(gpu_of(tow)["used_by"])
+
+
+def gpu_of(tow: Tow) -> dict[str, Any]:
     (machine,) = tow.json("machines", "-c", "lab")["machines"]
-    return str(machine["gpus"][0]["used_by"])
+    found: dict[str, Any] = machine["gpus"][0]
+    return found
 
 
 def test_memory_that_a_foreign_program_takes_is_not_given_away(tow: Tow, hosts: Hosts) -> None:

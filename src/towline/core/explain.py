@@ -133,16 +133,19 @@ def reason(room: Room, bucket: Bucket, search: Search) -> str:
 
 
 def lack(room: Room, want: Want) -> str:
-    """What a machine could not give even if nobody used it; empty if nothing."""
+    """All that a machine could not give even if nobody used it; empty if nothing."""
     bare = bare_room(room)
     if bare.choose(want) is not None:
         return ""
     assert room.machine is not None
+    found = []
     if bare.cpu_free < want.cpu:
-        return f"has {number(room.machine.cpus)} CPUs, {number(want.cpu / 1000)} are asked for"
+        found.append(f"has {cpus(room.machine.cpus)}, {asked(exact(want.cpu / 1000))}")
     if bare.mem_free < want.mem:
-        return f"has {size(bare.mem_free)} of memory, {size(want.mem)} are asked for"
-    return lack_of_gpus(bare, want)
+        found.append(f"has {at_most(bare.mem_free)} of memory, {at_least(want.mem)} are asked for")
+    if want.gpus and bare.choose_gpus(want) is None:
+        found.append(lack_of_gpus(bare, want))
+    return "; ".join(found)
 
 
 def lack_of_gpus(bare: Room, want: Want) -> str:
@@ -158,12 +161,12 @@ def lack_of_gpus(bare: Room, want: Want) -> str:
             return f"has {len(named)} {what}, {count} are asked for"
         if sum(1 for gpu in named if gpu.takes(want)) < count:
             most = max(gpu.total for gpu in named)
-            return f"its GPUs have up to {size(most)}, {size(want.gpu_mem)} are asked for"
+            return f"its GPUs have up to {at_most(most)}, {at_least(want.gpu_mem)} are asked for"
     return f"has {has}, not enough for all the GPUs asked for"
 
 
 def shortage(room: Room, want: Want) -> str:
-    """What is in use on a machine that would be enough when free; empty if nothing is."""
+    """All that is in use on a machine and would be enough when free; empty if nothing is."""
     assert room.machine is not None
     if room.held:
         return f"{jobs(room)} has the whole machine"
@@ -171,15 +174,21 @@ def shortage(room: Room, want: Want) -> str:
         return f"the whole machine is asked for, and jobs of {room.claimed_by} run there"
     if want.exclusive and room.processes:
         return f"the whole machine is asked for, and it is used by {jobs(room)}"
+    found = []
+    if want.gpus and room.choose_gpus(want) is None:
+        found.append(shortage_of_gpus(room, want))
     if room.mem_free < want.mem:
         used = others(size(room.machine.foreign_mem_mb), room.machine.foreign_mem_mb > 0)
-        return f"{size(room.mem_free)} of memory are free, {size(want.mem)} are asked for{used}"
+        free = at_most(room.mem_free)
+        found.append(f"{free} of memory are free, {at_least(want.mem)} are asked for{used}")
     if room.cpu_free < want.cpu:
         foreign = room.machine.foreign_cpus
         used = others(number(foreign), foreign > 0)
-        free = number(max(0, room.cpu_free) / 1000)
-        return f"{free} CPUs are free, {number(want.cpu / 1000)} are asked for{used}"
-    return "" if room.choose(want) is not None else shortage_of_gpus(room, want)
+        # Rounded down, or as many would seem to be free as are asked for.
+        free = cpus(max(0, room.cpu_free) // 100 / 10)
+        verb = "is" if free == "1 CPU" else "are"
+        found.append(f"{free} {verb} free, {asked(exact(want.cpu / 1000))}{used}")
+    return "; ".join(found)
 
 
 def shortage_of_gpus(room: Room, want: Want) -> str:
@@ -228,7 +237,7 @@ def share_of(want: Want) -> str:
     """What a process asks of a GPU it shares."""
     parts = []
     if want.gpu_mem:
-        parts.append(size(want.gpu_mem))
+        parts.append(at_least(want.gpu_mem))
     if want.gpu_util:
         parts.append(f"{want.gpu_util / 1000:.0%} of the time")
     if not parts:
@@ -297,6 +306,29 @@ def others(amount: str, any_used: bool) -> str:
 
 def size(mb: int) -> str:
     return f"{mb / 1024:.1f} GB" if mb >= 1024 else f"{max(0, mb)} MB"
+
+
+def at_most(mb: int) -> str:
+    """An amount of memory that is free: rounded down, so that it is never what is asked for."""
+    return f"{mb * 10 // 1024 / 10:.1f} GB" if mb >= 1024 else f"{max(0, mb)} MB"
+
+
+def at_least(mb: int) -> str:
+    """An amount of memory that is asked for: rounded up, so that it is never what is free."""
+    return f"{-(-mb * 10 // 1024) / 10:.1f} GB" if mb >= 1024 else f"{mb} MB"
+
+
+def cpus(count: float) -> str:
+    shown = number(count)
+    return f"{shown} CPU" if shown == "1" else f"{shown} CPUs"
+
+
+def asked(amount: str) -> str:
+    return f"{amount} {'is' if amount == '1' else 'are'} asked for"
+
+
+def exact(value: float) -> str:
+    return number(value, 3)
 
 
 def number(value: float, digits: int = 1) -> str:

@@ -1,4 +1,4 @@
-"""Where a job goes: all of its processes at once or none, best fit first."""
+"""Where a job goes: all of its processes at once or none; spread, or best fit first."""
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
@@ -7,8 +7,10 @@ from operator import itemgetter
 
 from msgspec.structs import replace
 
-from towline.core.pool import Level, Shelf, candidates
+from towline.core.levels import Level
+from towline.core.pool import Shelf, candidates
 from towline.core.room import Room
+from towline.core.spreading import Cost, cost, rounds, spreads
 from towline.core.want import Want
 from towline.model.machine import Machine
 
@@ -36,15 +38,18 @@ class Lacking:
 class Search:
     """Where one job may look: families, machines it is barred from, and what it must fit beside."""
 
-    __slots__ = ("barred", "beside", "hindered", "shelves")
+    __slots__ = ("barred", "beside", "hindered", "pack", "shelves")
 
     def __init__(
         self,
         shelves: list[Shelf],
         barred: tuple[str, ...],
         beside: Callable[[Room], Room | None],
+        pack: bool = True,
     ) -> None:
         self.shelves = shelves
+        #: Somebody waits who needs more: look for the tightest fit, not for what is least used.
+        self.pack = pack
         self.barred = barred
         #: For a machine that is kept for another job: what it will look like then.
         self.beside = beside
@@ -62,9 +67,9 @@ class Search:
 
     def choose(self, room: Room, want: Want) -> tuple[int, ...] | None:
         if room.kept is None:
-            return room.choose(want)
+            return room.choose(want, None, self.pack)
         beside = self.beside(room)
-        gpus = room.choose(want, beside)
+        gpus = room.choose(want, beside, self.pack)
         if gpus is None and beside is not None and room.choose(want) is not None:
             self.hindered = True
         return gpus
@@ -73,10 +78,37 @@ class Search:
         """Seats for all processes in rank order, wherever they fit best."""
         if len(groups) == 1 and groups[0][0] == 1:
             want = groups[0][1]
+            if not self.pack and spreads(want):
+                return self._least_used(want)
             if not want.gpus or want.whole:
                 return self._tightest(want)
             return self.first_of(want, self.rooms_for(want))
         return fill(groups, self.rooms_for, self._twins, self.choose)
+
+    def find_among(self, want: Want, rooms: list[Room]) -> list[Seat] | Lacking:
+        """A seat in one of these few rooms."""
+        if not self.pack and spreads(want):
+            return self._cheapest(want, rooms)
+        return self.first_of(want, sorted(rooms, key=tightness))
+
+    def _least_used(self, want: Want) -> list[Seat] | Lacking:
+        for rooms in rounds(self.shelves, want):
+            found = self._cheapest(want, rooms)
+            if not isinstance(found, Lacking):
+                return found
+        # What was compared are some rooms of each family only.
+        return self.first_of(want, self.rooms_for(want))
+
+    def _cheapest(self, want: Want, rooms: Iterable[Room]) -> list[Seat] | Lacking:
+        best: tuple[Cost, list[Seat]] | None = None
+        for room in rooms:
+            if room.name not in self.barred:
+                gpus = self.choose(room, want)
+                if gpus is not None:
+                    found = cost(room, want, gpus)
+                    if best is None or found < best[0]:
+                        best = found, [(room, want, gpus)]
+        return best[1] if best is not None else Lacking(1, want)
 
     def first_of(self, want: Want, rooms: Iterable[Room]) -> list[Seat] | Lacking:
         for room in rooms:
@@ -106,6 +138,12 @@ class Search:
     def _twins(self, room: Room) -> tuple[Room, Room | None]:
         beside = self.beside(room) if room.kept is not None else None
         return room.copy(), beside.copy() if beside is not None else None
+
+
+def tightness(room: Room) -> Level:
+    """Sorts machines as a search through the index would find them."""
+    shelf, free = room.family, room.free_level
+    return shelf.over(free) if isinstance(shelf, Shelf) and free is not None else ()
 
 
 def fill(

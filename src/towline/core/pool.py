@@ -5,20 +5,19 @@ by level: how many GPUs are idle, and coarse steps of free CPUs and memory. A se
 level of what is asked for and goes up, so the first machine that fits leaves the least over.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Iterator
 from heapq import merge
 from itertools import chain
-from operator import ge, itemgetter
+from operator import itemgetter
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from towline.core.levels import Level, Levels
 from towline.core.room import Family, Room
 from towline.core.want import CPU_OVERLOAD, Want, level
 from towline.model.machine import Gpu, Machine
 
-Level = tuple[int, ...]
 Amount = TypeVar("Amount", int, float)
 
 #: Foreign use that falls by less than this is not news; that it rises always is.
@@ -28,42 +27,6 @@ SLACK_UTIL = 0.05
 
 #: Needs whose lowest level a family remembers.
 MOST_LOWS = 10_000
-
-
-class Levels:
-    """Rooms grouped by level, levels in order."""
-
-    def __init__(self) -> None:
-        self._groups: dict[Level, dict[str, Room]] = {}
-        self._order: list[Level] = []
-
-    def move(self, room: Room, old: Level | None, new: Level | None) -> None:
-        if old == new:
-            return
-        if old is not None:
-            group = self._groups[old]
-            del group[room.name]
-            if not group:
-                del self._groups[old]
-                del self._order[bisect_left(self._order, old)]
-        if new is not None:
-            if new not in self._groups:
-                self._groups[new] = {}
-                insort(self._order, new)
-            self._groups[new][room.name] = room
-
-    def at_least(self, low: Level) -> Iterator[tuple[Level, Room]]:
-        """Rooms that have at least `low` in every respect, the tightest first."""
-        order = self._order
-        for place in range(bisect_left(order, low), len(order)):
-            found = order[place]
-            if all(map(ge, found, low)):
-                for room in self._groups[found].values():
-                    yield found, room
-
-    def from_the_top(self) -> Iterator[Room]:
-        for found in reversed(self._order):
-            yield from self._groups[found].values()
 
 
 class Shelf(Family):

@@ -7,10 +7,26 @@ A decision looks at kinds first, then at the first bucket of their lanes: never 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from towline.core.bucket import Bucket, Waiting, bucket_key
 from towline.core.lanes import Kind, Lanes, kind_key, least_idle
+from towline.core.placement import Groups
+from towline.core.want import level
+
+
+class Most:
+    """The most that one process of any job needs that waits in a cluster."""
+
+    __slots__ = ("alone", "cpu", "gpus", "mem")
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        wants = [want for kind in kinds for want in kind.loosest]
+        self.cpu = max((level(want.cpu) for want in wants), default=0)
+        self.mem = max((level(want.mem) for want in wants), default=0)
+        #: Somebody needs a machine, or GPUs, alone.
+        self.alone = any(want.exclusive for want in wants)
+        self.gpus = any(want.gpus and want.reserved for want in wants)
 
 
 class Queue:
@@ -28,9 +44,22 @@ class Queue:
         #: Buckets that avoid machines.
         self.avoiders: dict[Bucket, None] = {}
         self._counts: dict[str, int] = {}
+        self._most: dict[str, Most] = {}
 
     def count_in(self, cluster: str) -> int:
         return self._counts.get(cluster, 0)
+
+    def wants_more(self, cluster: str, groups: Groups) -> bool:
+        """Whether a job waits in a cluster that is harder to place than this one."""
+        if cluster not in self._most:
+            kinds = self.kinds.get(cluster, {}).values()
+            self._most[cluster] = Most(kind for found in kinds for kind in found.values())
+        most = self._most[cluster]
+        if any(want.gpus for _, want in groups):
+            return most.gpus
+        return most.alone or any(
+            most.cpu > level(want.cpu) or most.mem > level(want.mem) for _, want in groups
+        )
 
     def add(self, job: Waiting) -> None:
         key = bucket_key(job)
@@ -99,6 +128,7 @@ class Queue:
             kinds[key].admit(bucket)
         else:
             kinds[key] = Kind(key, bucket)
+            self._most.pop(cluster, None)
         bucket.kind = kinds[key]
         if cluster not in self.everyone:
             self.everyone[cluster] = Lanes(cluster)
@@ -133,6 +163,7 @@ class Queue:
         everyone.close(owner, priority)
         if not kind.priorities:
             self.fresh.pop(kind, None)
+            self._most.pop(cluster, None)
             del self.kinds[cluster][kind.idle][kind.key]
         if not everyone.priorities:
             del self.everyone[cluster], self.kinds[cluster]

@@ -50,6 +50,12 @@ class Family:
             return self._matches.setdefault(want.gpus, found if enough else None)
 
 
+def at_work(gpu: Gpu) -> bool:
+    """Whether programs that are not ours really use a GPU."""
+    noise = max(NOISE_MEM_MB, NOISE_MEM_SHARE * gpu.mem_mb)
+    return gpu.foreign_mem_mb > noise or gpu.foreign_util * 1000 >= NOISE_UTIL
+
+
 class GpuRoom:
     """One GPU: what is left of it, and who is on it."""
 
@@ -71,9 +77,8 @@ class GpuRoom:
         self.total = gpu.mem_mb
         self.mem_free = gpu.mem_mb - gpu.foreign_mem_mb
         self.util_free = GPU_OVERLOAD - round(gpu.foreign_util * 1000)
-        noise = max(NOISE_MEM_MB, NOISE_MEM_SHARE * gpu.mem_mb)
         #: Really used by programs that are not ours.
-        self.busy = gpu.foreign_mem_mb > noise or gpu.foreign_util * 1000 >= NOISE_UTIL
+        self.busy = at_work(gpu)
         #: Jobs of other Engines: 0 if none were given a part of it, 2 if they have it alone.
         self.others = 2 if gpu.reserved else 1 if gpu.claimed_by else 0
         self.busy = self.busy or self.others > 0
@@ -92,6 +97,14 @@ class GpuRoom:
         elif self.held:
             return False
         return self.mem_free >= want.gpu_mem and self.util_free >= want.gpu_util
+
+    @property
+    def load(self) -> int:
+        """How much of it is used, of its computing or its memory, in tenths; noise is nothing."""
+        if not self.users and not self.busy:
+            return 0
+        memory = 10 * (self.total - self.mem_free) // self.total if self.total > 0 else 0
+        return max((GPU_OVERLOAD - self.util_free) // 100, memory)
 
     def use(self, want: Want, sign: int) -> None:
         self.users += sign
@@ -182,6 +195,12 @@ class Room:
         """Whether jobs may start here now, if they fit."""
         return self.up and not self.paced and not self.shut
 
+    @property
+    def load(self) -> float:
+        """How much of its CPUs is used, by anyone."""
+        cpus = self.machine.cpus if self.machine is not None else 0
+        return 1.0 - self.cpu_free / (cpus * CPU_OVERLOAD) if cpus > 0 else 1.0
+
     def measure(self, machine: Machine, family: Family) -> None:
         """Take over an observation; what our jobs use is counted anew on it."""
         self.machine = machine
@@ -206,12 +225,21 @@ class Room:
             and self.family is not None
         )
 
-    def choose(self, want: Want, beside: "Room | None" = None) -> tuple[int, ...] | None:
-        """The GPUs this process would get, or None if it does not fit here and on `beside`."""
+    def choose(
+        self, want: Want, beside: "Room | None" = None, pack: bool = False
+    ) -> tuple[int, ...] | None:
+        """The GPUs this process would get, or None if it does not fit here and on `beside`.
+
+        Of GPUs that may be shared, those that are used least, or if it is to `pack`, the fullest.
+        """
         if not self.has_room(want) or (beside is not None and not beside.has_room(want)):
             return None
-        if not want.gpus:
-            return ()
+        return self.choose_gpus(want, beside, pack) if want.gpus else ()
+
+    def choose_gpus(
+        self, want: Want, beside: "Room | None" = None, pack: bool = False
+    ) -> tuple[int, ...] | None:
+        """As `choose`, but only the GPUs are looked at."""
         assert self.family is not None
         match = self.family.match(want)
         if match is None:
@@ -226,8 +254,10 @@ class Room:
         if len(free) > 1:
             if want.reserved:
                 free.sort(key=lambda gpu: (gpu.busy, gpu.total, gpu.index))
-            else:
+            elif pack:
                 free.sort(key=lambda gpu: (not gpu.users, gpu.mem_free, gpu.index))
+            else:
+                free.sort(key=lambda gpu: (gpu.load, gpu.users, gpu.total, gpu.index))
         return pick(free, match)
 
     def accepts(self, want: Want, gpus: Sequence[int]) -> bool:

@@ -242,7 +242,8 @@ class Scheduler:
             return None
 
         shelves = self.pool.shelves(bucket.cluster, bucket.owner)
-        return Search(shelves, self.barred(bucket), beside)
+        pack = self.queue.wants_more(bucket.cluster, bucket.groups)
+        return Search(shelves, self.barred(bucket), beside, pack)
 
     def barred(self, bucket: Bucket) -> tuple[str, ...]:
         """The machines a bucket avoids, as long as others could take it."""

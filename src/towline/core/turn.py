@@ -14,7 +14,6 @@ from towline.core.backfill import Reservation, reserve
 from towline.core.bucket import Bucket
 from towline.core.lanes import Kind, Lane, Lanes, Rank
 from towline.core.placement import Lacking, Search, Seat
-from towline.core.pool import Level, Shelf
 from towline.core.room import Room
 from towline.core.want import Want
 from towline.model.machine import Placement
@@ -261,8 +260,7 @@ class Turn:
         if (bucket.blocked or bucket.kind.blocked) and len(freed) <= FLOOD:
             rooms = [room for room in freed.values() if search.may_use(room)]
             if bucket.single:
-                rooms.sort(key=tightness)
-                return search.first_of(bucket.groups[0][1], rooms)
+                return search.find_among(bucket.groups[0][1], rooms)
             lack = bucket.kind.lack
             if lack is not None:
                 lack.count -= sum(contribution(room, lack) for room in rooms)
@@ -305,12 +303,6 @@ class Turn:
             self._no_head.add(cluster)
         else:
             bucket.unkept = self.pool.relief
-
-
-def tightness(room: Room) -> Level:
-    """Sorts machines as a search through the index would find them."""
-    shelf, free = room.family, room.free_level
-    return shelf.over(free) if isinstance(shelf, Shelf) and free is not None else ()
 
 
 def may_take(room: Room, kind: Kind) -> bool:

@@ -10,8 +10,8 @@ from towline.model.request import Need, Request
 
 #: The sum of CPUs asked for may exceed a machine's CPUs by this much, in thousandths.
 CPU_OVERLOAD = 1500
-#: The same for the utilisation of a GPU that several processes share.
-GPU_OVERLOAD = 1200
+#: The same for the utilisation of a GPU that several processes share: it stays below 1.2.
+GPU_OVERLOAD = 1199
 #: One GPU counts as much as this many CPUs when usage is shared fairly.
 GPU_WEIGHT = 8.0
 

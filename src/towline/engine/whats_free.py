@@ -7,6 +7,7 @@ from typing import Any
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.backends.slurm.commands import SlurmSilent
+from towline.core.room import at_work
 from towline.core.usage import usage_of
 from towline.engine.ask import cluster_of
 from towline.engine.clusters import Clusters
@@ -93,7 +94,7 @@ class WhatsFree:
             users = [f"job {job}" for job in ours.gpu_jobs.get(gpu.index, ())]
             if gpu.claimed_by:
                 users.append(f"jobs of {gpu.claimed_by}")
-            elif gpu.foreign_mem_mb > 0:
+            elif at_work(gpu):
                 users.append("other programs")
             taken = gpu.foreign_mem_mb + ours.gpu_mem_mb.get(gpu.index, 0)
             gpus.append(

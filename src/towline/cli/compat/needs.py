@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 #: What a machine is asked for by someone who only wants a command run on it.
 NEXT_TO_NOTHING = "[cpus=0.001]"
+#: A GPU is never used more than this, by all jobs on it together.
+MOST_UTILIZATION = 1.2
 
 
 def add_needs(parser: ArgumentParser) -> None:
@@ -36,7 +38,7 @@ def add_needs(parser: ArgumentParser) -> None:
         type=float,
         default=0.75,
         metavar="SHARE",
-        help="how much of a GPU's computing one job uses, from 0 to 1",
+        help="how much of a GPU's computing one job uses; 1 is all of it",
     )
 
 
@@ -51,7 +53,7 @@ def request_for(options: Namespace) -> str:
         if options.gpu_memory_required:
             items.append(f"gpumem={options.gpu_memory_required}M")
         # Without any number the GPU would have to be idle, and could not be shared.
-        items.append(f"gpuutil={max(options.gpu_utilization, 0.001):g}")
+        items.append(f"gpuutil={min(max(options.gpu_utilization, 0.001), 1):g}")
         if not options.no_reserve_gpu:
             items.append("reserve")
     if options.reserve:
@@ -76,8 +78,9 @@ def _check(options: Namespace) -> None:
         if getattr(options, name) < 0:
             typed = f"--{name.replace('_', '-')}"
             raise UsageError(f"{typed} is in MB and cannot be {getattr(options, name)}")
-    if not 0 <= options.gpu_utilization <= 1:
+    if not 0 <= options.gpu_utilization < MOST_UTILIZATION:
         raise UsageError(
-            f"--gpu-utilization must be from 0 to 1, not {options.gpu_utilization:g}",
+            f"--gpu-utilization must be from 0 to less than {MOST_UTILIZATION}, "
+            f"not {options.gpu_utilization:g}: no GPU could take it",
             "1 is all of a GPU's computing, 0.5 half of it",
         )
