@@ -108,7 +108,9 @@ def test_the_walk_through_as_it_is_typed(tow: Tow, submit: Tow, slurm: Slurm) ->
     assert "✓ job 1 done" in done.stderr
     assert (submit.folder / "job_results/1/made.txt").read_text() == "made here"
     # The submitted version stays to be found, and the working copy is as it was.
-    assert "not committed" in git(tow, "show", f"{show(tow, 1)['branch']}:code/data.txt")
+    branch = show(tow, 1)["branch"]
+    assert branch in git(tow, "branch", "--list", "towline/*")
+    assert "not committed" in git(tow, "show", f"{branch}:code/data.txt")
     assert git(tow, "status", "--porcelain").splitlines() == [" M code/data.txt"]
     assert [cluster["name"] for cluster in tow.json("clusters")["clusters"]] == ["local"]
 

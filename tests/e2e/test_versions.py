@@ -51,7 +51,9 @@ def make_dirty(repo: Path) -> None:
 
 
 def recorded(repo: Path) -> list[str]:
-    return git(repo, "branch", "--list", "--format=%(refname:short)", "towline/*").split()
+    """What git keeps of dirty trees, beside the branches."""
+    assert git(repo, "branch", "--list", "towline/*") == ""
+    return git(repo, "for-each-ref", "--format=%(refname:lstrip=1)", "refs/towline").split()
 
 
 def test_edits_and_removals_made_while_a_job_waits_do_not_reach_it(tow: Tow, repo: Path) -> None:
@@ -88,15 +90,17 @@ def test_a_dirty_tree_is_recorded_and_the_repository_left_alone(tow: Tow, repo: 
     assert found["branch"].startswith("towline/dirty/lr-0-1-")
     assert git(repo, "show", f"{found['branch']}:main.py") == "print('second')\n"
     assert found["commit"] == git(repo, "rev-parse", found["branch"]).strip()
+    # The same tree again is the same version, which the job can name.
+    said = tow("run", "-t", "lr 0.2", "sh", "-c", "echo $TOWLINE_COMMIT").stdout.strip()
+    assert said == found["commit"] == show(tow, 2)["commit"]
+    assert recorded(repo) == [found["branch"]]
     changed = {entry["path"]: entry["letter"] for entry in found["changed"]}
     assert changed == {"main.py": "M", "notes": "D", "new ü": "?"}
     shown = tow("show", "1").stdout
     assert found["branch"] in shown and "M main.py" in shown and "3 files" in shown
 
 
-def test_recorded_branches_are_listed_and_pruned_and_the_version_stays(
-    tow: Tow, repo: Path
-) -> None:
+def test_records_are_listed_and_pruned_and_the_version_stays(tow: Tow, repo: Path) -> None:
     make_dirty(repo)
     tow("run", "-t", "lr 0.1", "true")
     git(repo, "branch", "mine")

@@ -2,14 +2,17 @@
 
 import os
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from towline.config.settings import SnapshotSettings
 from towline.errors import UsageError
+from towline.snapshot import branch
 from towline.snapshot.blobs import BlobStore
-from towline.snapshot.branch import branches, forget, record
+from towline.snapshot.branch import forget, record, records
 from towline.snapshot.compare import changes, unified
 from towline.snapshot.restore import restore
 from towline.snapshot.take import HashCache, Snapshot, take_snapshot
@@ -71,10 +74,10 @@ def snap(folder: Path, blobs: BlobStore) -> Snapshot:
 def test_a_clean_tree_is_its_commit(repo: Path) -> None:
     recorded = record(str(repo), "a job", NOW)
     assert (recorded.commit, recorded.branch) == (git(repo, "rev-parse", "HEAD").strip(), "")
-    assert branches(str(repo)) == []
+    assert records(str(repo)) == []
 
 
-def test_a_dirty_tree_is_recorded_as_a_branch_and_nothing_else_changes(repo: Path) -> None:
+def test_a_dirty_tree_is_recorded_beside_the_branches_and_nothing_else_changes(repo: Path) -> None:
     make_dirty(repo)
     before = state_of(repo)
     recorded = record(str(repo), "python train.py --lr 0.1", NOW)
@@ -90,9 +93,65 @@ def test_a_dirty_tree_is_recorded_as_a_branch_and_nothing_else_changes(repo: Pat
     assert sorted(names) == ["a new\nfile ü", "a.txt", "staged.txt"]
     assert git(repo, "show", f"{recorded.branch}:a.txt") == "two\n"
     assert git(repo, "rev-parse", f"{recorded.branch}^") == git(repo, "rev-parse", "HEAD")
+    assert "towline" not in git(repo, "branch", "--all")
+    remote = repo.parent / "remote"
+    git(repo.parent, "init", "-q", "--bare", str(remote))
+    git(repo, "push", "-q", "--all", str(remote))
+    assert "towline" not in git(remote, "for-each-ref")
 
 
-def test_two_dirty_states_in_one_second_get_two_branches(repo: Path) -> None:
+def test_same_dirty_tree_again_has_the_same_record(repo: Path) -> None:
+    make_dirty(repo)
+    first = record(str(repo), "python a.py", NOW)
+    assert record(str(repo), "python b.py", NOW + 60) == first
+    assert [one.name for one in records(str(repo))] == [first.branch]
+    # Of another commit it is another version.
+    git(repo, "commit", "-q", "--allow-empty", "-m", "next")
+    assert record(str(repo), "python a.py", NOW + 120).branch != first.branch
+
+
+def test_branch_is_made_where_it_is_asked_for(repo: Path) -> None:
+    make_dirty(repo)
+    beside = record(str(repo), "x", NOW)
+    made = record(str(repo), "x", NOW + 1, as_branch=True)
+    assert made.branch != beside.branch
+    assert git(repo, "branch", "--list", "towline/*", "--format=%(refname:short)").split() == [
+        made.branch
+    ]
+    assert record(str(repo), "x", NOW + 2, as_branch=True) == made
+    assert len(records(str(repo))) == 2
+
+
+def test_branches_of_earlier_versions_are_known_and_forgotten(repo: Path) -> None:
+    make_dirty(repo)
+    old = record(str(repo), "x", NOW, as_branch=True)
+    assert record(str(repo), "y", NOW) == old
+    forget(str(repo), [old.branch])
+    assert records(str(repo)) == []
+
+
+def test_name_that_another_submission_took_meanwhile_is_not_used_twice(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dirty(repo)
+    seen: list[str] = []
+    look = branch._records
+
+    def meanwhile(root: str) -> Iterator[branch.Record]:
+        found = list(look(root))
+        if not seen:
+            seen.append(git(repo, "rev-parse", "HEAD").strip())
+            stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(NOW))
+            git(repo, "update-ref", f"refs/towline/dirty/x-{stamp}", seen[0])
+        return iter(found)
+
+    monkeypatch.setattr(branch, "_records", meanwhile)
+    recorded = record(str(repo), "x", NOW)
+    assert recorded.branch.endswith("-2")
+    assert recorded.commit == git(repo, "rev-parse", recorded.branch).strip() != seen[0]
+
+
+def test_two_dirty_states_in_one_second_get_two_records(repo: Path) -> None:
     make_dirty(repo)
     first = record(str(repo), "x", NOW)
     (repo / "a.txt").write_text("three\n")
@@ -130,14 +189,14 @@ def test_outside_a_repository_there_is_nothing_to_record(tmp_path: Path) -> None
     assert (recorded.root, recorded.commit, recorded.branch) == ("", "", "")
 
 
-def test_only_recorded_branches_can_be_forgotten(repo: Path) -> None:
+def test_only_records_can_be_forgotten(repo: Path) -> None:
     make_dirty(repo)
-    branch = record(str(repo), "x", NOW).branch
+    name = record(str(repo), "x", NOW).branch
     git(repo, "branch", "mine")
-    with pytest.raises(UsageError, match="not a branch that Towline made"):
+    with pytest.raises(UsageError, match="not a record that Towline made"):
         forget(str(repo), ["mine"])
-    forget(str(repo), [branch])
-    assert branches(str(repo)) == []
+    forget(str(repo), [name])
+    assert records(str(repo)) == []
     assert "mine" in git(repo, "branch")
 
 

@@ -44,6 +44,8 @@ def process_variables(
             "LOCAL_RANK": str(seen[slot.machine]),
             "TOWLINE_JOB": str(job.id),
         }
+        if job.spec.commit:
+            own["TOWLINE_COMMIT"] = job.spec.commit
         if need.gpus:
             own["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in slot.gpus)
         if len(job.attempt.placement) == 1:

@@ -45,7 +45,7 @@ COMMANDS = {
         "results": "bring home what a job has made so far",
         "diff": "what changed since a job was submitted",
         "checkout": "bring the submitted version back as a folder",
-        "snapshots": "list and forget the branches that record dirty trees",
+        "snapshots": "list and forget the records of dirty trees",
     },
     "Places": {
         "clusters": "list, add and remove clusters",

@@ -57,6 +57,8 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     back: list[str] = field(default_factory=list)
     results: bool = True
     in_place: bool = False
+    #: A dirty tree is recorded as a branch, not beside the branches.
+    branch: bool = False
     #: Job whose `keep` folder this one starts with.
     continued: int = 0
     #: Only these paths below the folder travel, ignored ones too; None: all that is not ignored.

@@ -170,7 +170,7 @@ class Intake:
     async def freeze(self, ask: JobAsk, config: Config, spec: JobSpec) -> Frozen:
         """The folder as it is now, as content and as git calls it; both at the same time."""
         loop = asyncio.get_running_loop()
-        recording = loop.run_in_executor(None, record, ask.cwd, spec.title, time.time())
+        recording = loop.run_in_executor(None, record, ask.cwd, spec.title, time.time(), ask.branch)
         settings, offer = snapshot_settings(ask, config), self._offer(spec)
         snapshot, recorded = await asyncio.gather(
             self.snapshot(ask.cwd, settings, offer), recording
@@ -220,7 +220,7 @@ class _Group:
 
     async def accept(self, ask: JobAsk) -> JobSpec:
         intake = self.intake
-        folder = (ask.cwd, repr((ask.include, ask.exclude, ask.only)))
+        folder = (ask.cwd, repr((ask.include, ask.exclude, ask.only, ask.branch)))
         if folder not in self._folders:
             config = intake.config(checked_folder(ask.cwd), ask.cluster)
             spec = spec_from(ask, config, intake.owner)

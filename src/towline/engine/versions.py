@@ -71,17 +71,17 @@ class Versions:
         entries = await _in_thread(self._entries, self.engine.job(job_id))
         return await _in_thread(restore, self.blobs, entries, folder)
 
-    def branches(self, cwd: str) -> list[dict[str, Any]]:
-        """Branches that record dirty trees of the repository at `cwd`, oldest first."""
+    def records(self, cwd: str) -> list[dict[str, Any]]:
+        """What the repository at `cwd` keeps of dirty trees, oldest first."""
         return [
-            {"branch": name, "commit": commit, "at": at, "title": title}
-            for name, commit, at, title in branch.branches(cwd)
+            {"branch": one.name, "commit": one.commit, "at": one.at, "title": one.title}
+            for one in branch.records(cwd)
         ]
 
     def prune(self, cwd: str, older_than_s: float) -> list[str]:
-        """Forget recorded branches that are older; the jobs' own copies stay."""
+        """Forget records that are older; the jobs' own copies stay."""
         until = time.time() - older_than_s
-        names = [name for name, _, at, _ in branch.branches(cwd) if at <= until]
+        names = [one.name for one in branch.records(cwd) if one.at <= until]
         branch.forget(cwd, names)
         return names
 

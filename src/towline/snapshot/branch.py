@@ -1,7 +1,8 @@
-"""What a git repository calls the submitted state: its commit, or a branch that records it.
+"""What a git repository calls the submitted state: its commit, or a record of a dirty tree.
 
-A dirty tree is written as a commit on a branch of its own, through a temporary index: the working
-copy, the index, HEAD and every other branch stay as they are, even if we are killed in between.
+A dirty tree is written as a commit of its own, through a temporary index: the working copy, the
+index, HEAD and every branch stay as they are, even if we are killed in between. What keeps the
+commit is a ref beside the branches, so that `git branch` and `git push --all` do not see it.
 """
 
 import os
@@ -9,6 +10,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -16,7 +18,11 @@ from towline.errors import UsageError
 from towline.snapshot.git import RESULTS, find_root, run
 
 PREFIX = "towline/dirty/"
+#: Where records are: git finds `towline/dirty/...` in both, and lists only the second as branches.
+_BESIDE, _BRANCHES = "refs/", "refs/heads/"
 _LONGEST_SLUG = 40
+#: How often a name is looked for that another submission may take at the same moment.
+_TRIES = 5
 #: Untracked folders that no job is sent.
 _STAYS = frozenset({RESULTS, "__pycache__"})
 
@@ -25,15 +31,27 @@ class Recorded(Struct, frozen=True, omit_defaults=True):
     """Where the submitted version is in git; all empty outside a repository."""
 
     root: str = ""
-    #: The commit it is: HEAD of a clean tree, the branch's of a dirty one; "" in an empty one.
+    #: The commit it is: HEAD of a clean tree, the record of a dirty one; "" in an empty one.
     commit: str = ""
-    #: Set for a dirty tree.
+    #: What git calls the record of a dirty tree.
     branch: str = ""
     #: What differs from HEAD, as (letter, path): A added, M modified, D deleted, ? untracked ...
     changed: tuple[tuple[str, str], ...] = ()
 
 
-def record(folder: str, title: str, now: float) -> Recorded:
+class Record(Struct, frozen=True):
+    """A dirty tree that is kept; `place` says whether git lists it as a branch."""
+
+    place: str
+    name: str
+    commit: str
+    tree: str
+    parents: str
+    at: float
+    title: str
+
+
+def record(folder: str, title: str, now: float, as_branch: bool = False) -> Recorded:
     """Name the present state of the repository that `folder` is in."""
     root = find_root(os.path.realpath(folder))
     if not root:
@@ -43,36 +61,59 @@ def record(folder: str, title: str, now: float) -> Recorded:
     if not changed:
         return Recorded(root, head)
     try:
-        commit = _commit(root, head, changed, title)
-        branch = _free_name(root, title, now)
-        quiet = ("-c", "core.logAllRefUpdates=false", "-c", f"core.hooksPath={os.devnull}")
-        _git(root, *quiet, "update-ref", f"refs/heads/{branch}", commit, "")
+        commit, name = _kept(root, head, _tree(root, changed), title, now, as_branch)
     except UsageError:
         # A repository one may only read: the job runs all the same, its own copy is complete.
         return Recorded(root, head, "", tuple(changed))
-    return Recorded(root, commit, branch, tuple(changed))
+    return Recorded(root, commit, name, tuple(changed))
 
 
-def branches(folder: str) -> list[tuple[str, str, float, str]]:
-    """The recorded branches of a repository: name, commit, time, title; oldest first."""
+def records(folder: str) -> list[Record]:
+    """The dirty trees that a repository keeps, oldest first."""
     root = find_root(os.path.realpath(folder))
-    if not root:
-        return []
-    form = "%(refname:short)%00%(objectname)%00%(committerdate:unix)%00%(contents:subject)"
-    text = _git(
-        root, "for-each-ref", "--sort=committerdate", f"--format={form}", f"refs/heads/{PREFIX}"
-    )
-    rows = [line.split("\0") for line in text.splitlines()]
-    return [(name, commit, float(at), subject) for name, commit, at, subject in rows]
+    return sorted(_records(root), key=lambda one: (one.at, one.name)) if root else []
+
+
+def _records(root: str) -> Iterator[Record]:
+    fields = ("refname", "objectname", "tree", "parent", "committerdate:unix", "contents:subject")
+    form = "%00".join(f"%({field})" for field in fields)
+    places = (f"{_BESIDE}{PREFIX}", f"{_BRANCHES}{PREFIX}")
+    for line in _git(root, "for-each-ref", f"--format={form}", *places).splitlines():
+        ref, commit, tree, parents, at, subject = line.split("\0")
+        place = _BRANCHES if ref.startswith(_BRANCHES) else _BESIDE
+        yield Record(place, ref.removeprefix(place), commit, tree, parents, float(at), subject)
 
 
 def forget(folder: str, names: list[str]) -> None:
-    """Remove recorded branches; never any other branch."""
+    """Remove recorded trees; never any other ref."""
     root = find_root(os.path.realpath(folder))
     for name in names:
         if not name.startswith(PREFIX):
-            raise UsageError(f"{name} is not a branch that Towline made")
-        _git(root, "update-ref", "-d", f"refs/heads/{name}")
+            raise UsageError(f"{name} is not a record that Towline made")
+        for place in (_BESIDE, _BRANCHES):
+            _git(root, "update-ref", "-d", f"{place}{name}")
+
+
+def _kept(
+    root: str, head: str, tree: str, title: str, now: float, as_branch: bool, tries: int = _TRIES
+) -> tuple[str, str]:
+    """The commit and the name under which a tree is kept, which the same tree has again."""
+    place = _BRANCHES if as_branch else _BESIDE
+    known = list(_records(root))
+    for one in known:
+        if (one.tree, one.parents) == (tree, head) and (one.place == place or not as_branch):
+            return one.commit, one.name
+    commit = _commit(root, head, tree, title)
+    name = _free_name({one.name for one in known}, title, now)
+    quiet = ("-c", "core.logAllRefUpdates=false", "-c", f"core.hooksPath={os.devnull}")
+    try:
+        _git(root, *quiet, "update-ref", f"{place}{name}", commit, "")
+    except UsageError:
+        # Another submission may have taken the name, or kept the same tree.
+        if tries <= 1:
+            raise
+        return _kept(root, head, tree, title, now, as_branch, tries - 1)
+    return commit, name
 
 
 def _changes(root: str) -> list[tuple[str, str]]:
@@ -96,8 +137,8 @@ def _changes(root: str) -> list[tuple[str, str]]:
     return found
 
 
-def _commit(root: str, head: str, changed: list[tuple[str, str]], title: str) -> str:
-    """A commit of HEAD with all changes; its objects are all that is written."""
+def _tree(root: str, changed: list[tuple[str, str]]) -> str:
+    """HEAD with all changes, as a tree; its objects are all that is written."""
     with tempfile.TemporaryDirectory(prefix="towline-") as beside:
         index = os.path.join(beside, "index")
         present = os.path.join(root, _git(root, "rev-parse", "--git-path", "index").strip())
@@ -115,15 +156,17 @@ def _commit(root: str, head: str, changed: list[tuple[str, str]], title: str) ->
             index=index,
             given=os.fsencode(paths),
         )
-        tree = _git(root, "write-tree", index=index).strip()
+        return _git(root, "write-tree", index=index).strip()
+
+
+def _commit(root: str, head: str, tree: str, title: str) -> str:
     parents = ("-p", head) if head else ()
     return _git(root, "commit-tree", tree, *parents, "-m", title or "a dirty tree").strip()
 
 
-def _free_name(root: str, title: str, now: float) -> str:
+def _free_name(taken: set[str], title: str, now: float) -> str:
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", title).strip("-")[:_LONGEST_SLUG].strip("-") or "job"
     name = f"{PREFIX}{slug}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}"
-    taken = {found for found, *_ in branches(root)}
     return next(
         candidate
         for candidate in (name, *(f"{name}-{number}" for number in range(2, 100_000)))

@@ -82,7 +82,7 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
         "exit code": "" if job.get("exit_code") is None else str(job["exit_code"]),
         "sent": sent(job),
         "commit": job.get("commit") or "",
-        "branch": job.get("branch") or "",
+        "record": job.get("branch") or "",
         "changed": changed(job.get("changed") or []),
     }
     state = paint(job["state"], STATE_COLOURS.get(job["state"], "bold"), 1)

@@ -1,4 +1,4 @@
-"""`tow snapshots`: the branches that record what was submitted from a dirty tree."""
+"""`tow snapshots`: what git keeps of the dirty trees that were submitted."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def parser() -> Parser:
     parser = Parser(
         "snapshots",
         "[--prune AGE] [--json]",
-        "List the branches towline/dirty/... of this repository: each records the exact version\n"
-        "a job was submitted with from a dirty tree. They are never pushed.",
+        "List the records towline/dirty/... of this repository: each is the exact version that\n"
+        "jobs were submitted with from a dirty tree. They are not branches, and never pushed.",
         EXAMPLES,
     )
     parser.add_argument(
-        "--prune", metavar="AGE", help="forget branches older than this, e.g. 30d or 12h; 0: all"
+        "--prune", metavar="AGE", help="forget those older than this, e.g. 30d or 12h; 0: all"
     )
     parser.add_json()
     return parser
@@ -52,7 +52,7 @@ def main(args: list[str]) -> int:
     else:
         now = time.time()
         show_table(
-            ["BRANCH", "COMMIT", "WHEN", "TITLE"],
+            ["RECORD", "COMMIT", "WHEN", "TITLE"],
             [
                 [entry["branch"], entry["commit"][:10], ago(entry["at"], now), entry["title"]]
                 for entry in found["snapshots"]

@@ -137,6 +137,8 @@ def _ask(words: list[str], destination: Destination, given: dict[str, str]) -> d
         elif _says_nothing(name, options[typed]):
             del options[typed]
     ask["options"] = options
+    # cluster_tools records what is not committed as a branch that `git branch` lists.
+    ask["branch"] = True
     if destination.setup:
         ask["setup"] = destination.setup
     return ask

@@ -1,4 +1,4 @@
-"""The submitted versions: compare them, bring them back, list and forget their branches."""
+"""The submitted versions: compare them, bring them back, list and forget records of them."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ async def checkout(request: Request[Any, Any, Any], job_id: int) -> Response[byt
 @get("/v1/snapshots")
 async def list_snapshots(request: Request[Any, Any, Any]) -> Response[bytes]:
     cwd = request.query_params.get("cwd") or "/"
-    return answer({"snapshots": request.app.state.desk.versions.branches(cwd)})
+    return answer({"snapshots": request.app.state.desk.versions.records(cwd)})
 
 
 @post("/v1/snapshots/prune", status_code=200)
