@@ -2,7 +2,8 @@
 
 `life` is locked by the job's supervisor for as long as that lives. Before the command is started,
 it says so: an attempt whose unlocked `life` says nothing was never started. At the end it gets the
-ending and is renamed to `exit`: no new space is needed, so that a full disk loses no exit code.
+ending and is renamed to `exit`: its room was reserved before the command was started, so that a
+full disk loses no exit code.
 """
 
 import errno
@@ -13,7 +14,9 @@ import os
 from .endings import ending
 
 #: Room for the longest ending: its text is cut to fit.
-LIFE_SIZE = 1600
+LIFE_SIZE = 1800
+#: What a file system says that cannot reserve room.
+CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV)
 
 
 def open_life(folder, create):
@@ -54,11 +57,29 @@ def read_life(fd):
     return life if isinstance(life, dict) else {}
 
 
+def reserve(fd, spec):
+    """Have room for all that `life` will ever say; OSError where there is none."""
+    try:
+        os.posix_fallocate(fd, 0, len(whole_life({}, spec)))
+    except OSError as problem:
+        if problem.errno not in CANNOT_RESERVE:
+            raise
+
+
 def write_life(fd, life, spec):
     """Replace what `life` says; `spec` is the job's, as JSON."""
+    text = whole_life(life, spec)
+    if os.pwrite(fd, text, 0) < len(text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def whole_life(life, spec):
+    """Always as long as the longest: the next one covers it, and needs no further room."""
     text = json.dumps(life).encode("ascii")
-    # Always as long as the longest: the next one covers it, and needs no further space.
-    os.pwrite(fd, text[:-1].ljust(LIFE_SIZE) + b',"spec":' + spec + b"}\n", 0)
+    while len(text) > LIFE_SIZE and life.get("text"):
+        life = dict(life, text=life["text"][: len(life["text"]) // 2])
+        text = json.dumps(life).encode("ascii")
+    return text[:-1].ljust(LIFE_SIZE) + b',"spec":' + spec + b"}\n"
 
 
 def write_exit(folder, fd, end, spec):
@@ -103,10 +124,14 @@ def write_whole(path, data, mode=0o600):
     beside = "%s.%d.new" % (path, os.getpid())
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
-        write_all(fd, data)
-    finally:
-        os.close(fd)
-    os.rename(beside, path)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+        os.rename(beside, path)
+    except OSError:
+        remove(beside)  # half of it would only take the room that is lacking
+        raise
 
 
 def write_first(path, data):
@@ -122,10 +147,14 @@ def write_first(path, data):
     except OSError:
         return create(path, data)  # a file system without hard links
     finally:
-        try:
-            os.unlink(beside)
-        except OSError:
-            pass  # it is in nobody's way
+        remove(beside)
+
+
+def remove(path):
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # it is in nobody's way
 
 
 def create(path, data):

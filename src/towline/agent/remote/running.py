@@ -36,6 +36,7 @@ class Run:
         self.err = os.open(folder + "/err", OUTPUT, 0o600)
         try:
             self.start()
+            self.began()
             self.follow()
             return self.ending(), (0 if self.told else self.pid)
         finally:
@@ -43,6 +44,7 @@ class Run:
             os.close(self.err)
 
     def start(self):
+        """Up to the start of the command everything may fail; afterwards nothing does."""
         spec, boss = self.spec, self.boss
         environ = boss.environ(spec)
         argv = [word.encode("utf-8", "surrogateescape") for word in spec["argv"]]
@@ -57,11 +59,20 @@ class Run:
         self.note(supervisor=os.getpid(), boot=boss.boot, spawning=time.time())
         self.pid = process.start(argv, environ, boss.null, self.out, self.err)
         self.started = time.time()
-        start = descendants.start_of(self.pid)
-        boss.grant.began(self.pid, start)
-        self.note(pid=self.pid, start=start, started=self.started)
         self.services = Services(self, environ)
+
+    def began(self):
+        start = descendants.start_of(self.pid)
+        self.boss.grant.began(self.pid, start)
+        self.try_to_note(pid=self.pid, start=start, started=self.started)
         self.services.start()
+
+    def try_to_note(self, **facts):
+        """A full disk must not end our watch: what we note here is only for others."""
+        try:
+            self.note(**facts)
+        except OSError:
+            pass
 
     def note(self, **facts):
         """Write down what others must know should we be killed."""
@@ -106,7 +117,10 @@ class Run:
         self.boss.grant.show()
 
     def look_around(self):
-        self.boss.grant.touch()
+        try:
+            self.boss.grant.touch()
+        except OSError:
+            pass
         self.services.look()
         self.boss.kills.look()
 
@@ -130,7 +144,9 @@ class Run:
         if self.result is None and not self.cause:
             self.cause = cause
         if self.takedown is None:
-            self.note(cause=self.cause, text=self.text, status=self.result and self.result[0])
+            self.try_to_note(
+                cause=self.cause, text=self.text, status=self.result and self.result[0]
+            )
             me = os.getpid()
             find = lambda: descendants.below(me)  # noqa: E731
             self.takedown = descendants.Takedown(self.pid, grace_s, find, now)
@@ -144,10 +160,17 @@ class Run:
         end["err_size"] = os.fstat(self.err).st_size
         endings.explain_setup(self.boss.folder, self.spec, end)
         if not self.spec["at"]:
-            end["made"] = results.keep(self.boss.home, self.boss.folder, self.spec)
+            end["made"] = self.made()
         if self.memory_was_short and not end["cause"]:
             endings.explain_kill(end)
         return end
+
+    def made(self):
+        """How many files it made; -1 where that could not be listed: whoever wants them asks."""
+        try:
+            return results.keep(self.boss.home, self.boss.folder, self.spec)
+        except (OSError, ValueError):
+            return -1
 
 
 def enter(folder):

@@ -202,6 +202,7 @@ class Supervisor:
             self.kills.refresh()
             spec = json.loads(raw.decode("utf-8"))
             self.grace_s = spec["grace_s"]
+            record.reserve(life, raw)
             self.grant = claims.Grant(self.key, spec["claim"])
             self.grant.take(self.pause)
             self.prepare(life, spec, raw)
