@@ -132,7 +132,9 @@ class Driver:
     # Jobs
 
     def start(self, key: str, *argv: str, **fields: Any) -> None:
-        self.call("start", jobs=[{"key": key, "argv": list(argv), **fields}])
+        answer = self.call("start", jobs=[{"key": key, "argv": list(argv), **fields}])
+        for refusal in answer["refused"].values():
+            raise AgentError(refusal)
 
     def end_of(self, *keys: str) -> dict[str, Any]:
         """The ending of the last of `keys`, once all have ended."""

@@ -87,10 +87,12 @@ def test_put_over_a_link_that_leads_outside_is_refused(agent: Driver, job: Path)
 @pytest.mark.parametrize("key", ["", ".", "..", ".a", "a/b", "../a", "a" * 101, "a\n", 5, None])
 def test_keys_that_are_no_names_are_refused(agent: Driver, key: object) -> None:
     for op, fields in (
-        ("start", {"jobs": [{"key": key, "argv": ["true"]}]}),
         ("void", {"keys": [key]}),
         ("list", {"key": key, "path": ""}),
     ):
         with pytest.raises(AgentError) as refused:
             agent.call(op, **fields)
         assert refused.value.code == "bad_key"
+    answer = agent.call("start", jobs=[{"key": key, "argv": ["true"]}])
+    assert [refusal["code"] for refusal in answer["refused"].values()] == ["bad_key"]
+    assert answer["accepted"] == []

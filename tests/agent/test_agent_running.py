@@ -18,6 +18,25 @@ SHOW = "import os, sys; print(ascii([os.fsencode(a) for a in sys.argv[1:]]))"
 NOT_DEFAULT = r"grep -E '^Sig(Blk|Ign)' /proc/self/status | grep -vE '\s0000000[01][08]0000000$'"
 
 
+def test_one_job_that_is_refused_does_not_keep_others_of_the_same_message_from_starting(
+    agent: Driver,
+) -> None:
+    good = {"argv": ["sh", "-c", "exit 3"]}
+    bad = [
+        {"key": "odd", "argv": ["true"], "links": {"data/": "/datasets"}},
+        {"key": "up", "argv": ["true"], "cwd": "../x"},
+        {"key": "words", "argv": "true"},
+        {"key": "../x", "argv": ["true"]},
+        5,
+    ]
+    answer = agent.call("start", jobs=[{"key": "a", **good}, *bad, {"key": "b", **good}])
+    assert answer["accepted"] == ["a", "b"]
+    assert list(answer["refused"]) == ["odd", "up", "words", "../x", "5"]
+    assert "data/" in answer["refused"]["odd"]["text"]
+    assert agent.end_of("a", "b")["code"] == 3
+    assert agent.call("observe", keys=["odd"])["states"]["odd"] == {"state": "unknown"}
+
+
 def test_hello_says_what_the_other_side_must_know(agent: Driver, root: Path) -> None:
     hello = agent.hello
     assert hello["protocol"] == 1

@@ -1,6 +1,7 @@
 """What a machine says that it should not costs that machine, or one job, and nothing else."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from towline.model.events import ProcessEnded, ProcessStarted
 from towline.snapshot.blobs import BlobStore
 
 KEYS = ("e-1-1-0", "e-2-1-0")
+
+
+def order(key: str) -> dict[str, Any]:
+    return {"key": key, "argv": ["true"], "env": {}, "environ": None}
 
 
 class Scene:
@@ -37,7 +42,7 @@ class Scene:
     def want(self, *keys: str) -> None:
         for key in keys:
             job = int(key.split("-")[1])
-            self.driver.want(Wanted(key, job, 1, 0, order=lambda key=key: {"key": key}))  # type: ignore[misc]
+            self.driver.want(Wanted(key, job, 1, 0, order=lambda key=key: order(key)))  # type: ignore[misc]
 
     def is_given_up(self) -> bool:
         return self.driver.error is not None and self.driver.link is None
@@ -156,5 +161,82 @@ def test_an_ending_that_cannot_be_read_harms_its_own_job_alone(play: Play, body:
         assert scene.driver.link is not None
         started = [fact for fact in scene.facts if isinstance(fact, ProcessStarted)]
         assert {fact.job: fact.at > 1e9 for fact in started} == {1: True, 2: False}
+
+    play(scenario)
+
+
+ENDED_WELL = [{"event": "jobs", "ended": [[KEYS[1], {"code": 0}]]}]
+
+
+def test_a_refused_start_ends_in_words_and_its_neighbours_start(play: Play) -> None:
+    async def scenario(scene: Scene) -> None:
+        refusal = {"code": "outside", "text": "not a path inside the tree: 'data/'"}
+        scene.host.answers["start"] = {"accepted": [KEYS[1]], "refused": {KEYS[0]: refusal}}
+        scene.host.after["start"] = ENDED_WELL
+        await scene.driver.reach()
+        scene.want(*KEYS)
+        await scene.until(lambda: len(scene.endings()) == 2)
+        assert scene.endings()[1].cause == "refused"
+        assert scene.endings()[1].text == "evil: not a path inside the tree: 'data/'"
+        assert scene.endings()[2].code == 0
+        assert scene.driver.wanted == {}
+
+    play(scenario)
+
+
+def test_a_refusal_of_a_whole_message_ends_each_of_its_jobs_in_words(play: Play) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.host.answers["start"] = {"error": {"code": "bad_request", "text": "no more"}}
+        scene.host.answers["void"] = {"states": {"KEY": {"state": "ended", "ending": {"code": 0}}}}
+        await scene.driver.reach()
+        scene.want(*KEYS)
+        await scene.until(lambda: len(scene.endings()) == 2)
+        assert [ending.text for ending in scene.endings().values()] == ["evil: no more"] * 2
+        await scene.until(lambda: scene.driver.wanted == {})
+        assert scene.driver.link is not None
+
+    play(scenario)
+
+
+def test_an_order_that_cannot_be_made_ends_its_own_job_alone(play: Play) -> None:
+    async def scenario(scene: Scene) -> None:
+        def broken() -> dict[str, Any]:
+            raise KeyError("gpu7")
+
+        scene.host.after["start"] = ENDED_WELL
+        await scene.driver.reach()
+        scene.driver.want(Wanted(KEYS[0], 1, 1, 0, order=broken))
+        scene.want(KEYS[1])
+        await scene.until(lambda: len(scene.endings()) == 2)
+        assert (scene.endings()[1].cause, scene.endings()[2].code) == ("refused", 0)
+        assert "gpu7" in scene.endings()[1].text
+
+    play(scenario)
+
+
+def test_contents_that_are_gone_here_end_the_job_that_needs_them_and_no_other(
+    play: Play, tmp_path: Path
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        blobs = scene.driver.blobs
+        gone = "ab" * 32
+        listed = blobs.put_bytes(json.dumps([["f", "f", gone]]).encode())
+        scene.host.answers["have_snapshot"] = {"have": False, "recent": []}
+        scene.host.answers["missing"] = {"missing": [gone], "begun": {}}
+        scene.host.after["start"] = ENDED_WELL
+        await scene.driver.reach()
+        for number, snapshot in ((1, listed), (3, "cd" * 32)):
+            key = f"e-{number}-1-0"
+            wanted = Wanted(key, number, 1, 0, order=lambda: order("x"), snapshots=(snapshot,))
+            scene.driver.want(wanted)
+        scene.want(KEYS[1])
+        await scene.until(lambda: len(scene.endings()) == 3)
+        assert {job: ending.cause for job, ending in scene.endings().items()} == {
+            1: "snapshot",
+            2: "",
+            3: "snapshot",
+        }
+        assert gone[:12] in scene.endings()[1].text or gone[2:] in scene.endings()[1].text
+        assert "no longer on this machine" in scene.endings()[3].text
 
     play(scenario)

@@ -300,3 +300,24 @@ def test_a_machine_has_its_own_pace_and_hours_or_those_of_its_cluster(user_file:
     quiet = ["mon-fri 09:00-18:00", "sat,sun"]
     found = [(entry.stagger, entry.quiet_hours, entry.max_cpus) for entry in lab.entries()]
     assert found == [(2, quiet, None), (0, "", None), (2, quiet, 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "guess"),
+    [("data/", "`data`"), ("./data", "`data`"), ("/abs", "`abs`"), ("..", ""), ("", ""),
+     ("a//b", "`a/b`"), ("a/../b", "`a/b`")],
+)  # fmt: skip
+def test_a_link_whose_name_is_no_path_inside_the_folder_is_refused(name: str, guess: str) -> None:
+    for kind in ('machines = ["this"]', 'kind = "slurm"\nhost = "login"'):
+        with pytest.raises(ConfigError) as caught:
+            check_text(f'[clusters.lab]\n{kind}\n[clusters.lab.links]\n"{name}" = "/d"', "f.toml")
+        assert f'`clusters.lab.links."{name}"` is not the name of a link' in caught.value.text
+        assert guess in caught.value.text
+        assert "models/base.pt" in caught.value.hint
+
+
+def test_a_link_leads_somewhere() -> None:
+    good = 'links = { data = "/d", "models/base.pt" = "~/m" }'
+    check_text(f'[clusters.lab]\nmachines = ["this"]\n{good}', "f.toml")
+    with pytest.raises(ConfigError, match="does not say what the link leads to"):
+        check_text('[clusters.lab]\nmachines = ["this"]\nlinks = { data = "" }', "f.toml")

@@ -123,6 +123,10 @@ class _Probe(Struct):
     disk_free_mb: Count | None = None
 
 
+class _Started(Struct):
+    refused: dict[str, _Error] = field(default_factory=dict)
+
+
 class _Raw(Struct):
     raw: _Probe
 
@@ -219,6 +223,7 @@ class _Stream(Struct):
 
 #: Operation -> the answer to it; the others have an answer that says nothing.
 _ANSWERS: dict[str, type] = {
+    "start": _Started,
     "probe": _Raw,
     "observe": _States,
     "void": _States,

@@ -5,12 +5,15 @@ Nothing relies on it: what did not go ahead is sent when the snapshot is staged.
 """
 
 import asyncio
+import logging
 import threading
 import time
 from weakref import WeakKeyDictionary
 
 from towline.agent.link import Link
 from towline.errors import AgentError, HostError
+
+log = logging.getLogger("towline")
 
 #: Contents travel in groups of so many bytes, and no more groups than this at the same time.
 _GROUP = 1 << 20
@@ -56,8 +59,10 @@ class Ahead:
         try:
             if not self._over:
                 await self._send_missing(group)
-        except (HostError, AgentError):
+        except Exception as error:
             self._over = True  # staging says what is wrong
+            if not isinstance(error, HostError | AgentError):
+                log.exception("sending ahead")
         finally:
             self._room.release()
 

@@ -6,18 +6,18 @@ mends the difference: unknown ones are started, ended ones reported, unwanted on
 is one path for the ordinary case and for every fault.
 """
 
-import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from towline.agent.link import Link
 from towline.agent.messages import Clock, read_ending, read_output
 from towline.backends.base import Guest, Report
 from towline.backends.channel import Channel
-from towline.backends.outbox import MANY, Outbox, quietly
+from towline.backends.outbox import MANY, Outbox
 from towline.backends.staging import Sending
+from towline.backends.tasks import Tasks
 from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, Nonsense
 from towline.hosts.base import Host
@@ -70,8 +70,10 @@ class Driver:
             speaks_every_s=probe_every_s,
         )
         self._clock = Clock()
-        self._outbox = Outbox(blobs, lambda: self.link, self._is_due, self._spawn, self._end)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks(f"machine {host.name}")
+        self._outbox = Outbox(
+            blobs, lambda: self.link, self._is_due, self._tasks, self._end, self.settle
+        )
 
     # --- what the backend asks ---------------------------------------------------------------
 
@@ -88,8 +90,7 @@ class Driver:
 
     async def close(self) -> None:
         await self.channel.close()
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.close()
 
     def want(self, wanted: Wanted) -> None:
         if wanted.key in self.wanted:
@@ -114,7 +115,8 @@ class Driver:
 
     def go(self, keys: list[str]) -> None:
         if self.link is not None:
-            self._spawn(quietly(self.link.ask("go", keys=keys)))
+            # Those that do not hear of it void themselves.
+            self._tasks.spawn(self.link.ask("go", keys=keys), lambda error: None)
 
     def settle(self, key: str, ending: Ending) -> None:
         """Report an end that is certain without asking the machine; see to it when it answers."""
@@ -229,7 +231,8 @@ class Driver:
                     running.setdefault(wanted.kill, []).append(wanted.key)
             for kill, some_keys in running.items():
                 await link.ask("stop", keys=some_keys, grace_s=0.0 if kill else None)
-        except (HostError, AgentError):
+        except (HostError, AgentError) as error:
+            log.warning("a stop of %s: %s", keys[0], error)
             return  # it is repeated: by reconciling after the next greeting, or in a while
 
     def _repeat_stops(self) -> None:
@@ -280,14 +283,11 @@ class Driver:
 
     # --- small print -------------------------------------------------------------------------
 
-    def _spawn(self, coroutine: Any) -> "asyncio.Task[Any]":
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._spawned)
-        return task
+    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._tasks.spawn(coroutine, self._begin_anew)
 
-    def _spawned(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, HostError | AgentError):
-            log.error("machine %s", self.name, exc_info=error)
+    def _begin_anew(self, error: Exception) -> None:
+        """What was asked of the machine failed: what is wanted there is mended after the next
+        greeting, as after every fault."""
+        if self.link is not None:
+            self.link.fail_for_nonsense(error)

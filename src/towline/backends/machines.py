@@ -13,6 +13,7 @@ from towline.backends.base import Report
 from towline.backends.beside import run_beside
 from towline.backends.driver import Driver
 from towline.backends.membership import Membership
+from towline.backends.tasks import Tasks
 from towline.backends.variables import process_variables, shared_variables
 from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, NotFound, Unreachable
@@ -58,7 +59,7 @@ class Machines:
         self._gangs: dict[tuple[int, int], list[tuple[Driver, Wanted]]] = {}
         #: (job, attempt) of those that are about to become one -> whether they are to stop instead.
         self._gathering: dict[tuple[int, int], bool] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks("machines")
         self._recovered = False
         #: Makes a machine known again that an earlier Engine used.
         self.find_machine: Callable[[str], None] = lambda machine: None
@@ -119,7 +120,7 @@ class Machines:
         del self.members[name]
         self.seen.pop(name, None)
         self.report(MachineRemoved(name))
-        self._spawn(driver.close())
+        self._tasks.spawn(driver.close(), lambda error: None)
 
     async def close(self) -> None:
         await asyncio.gather(*(driver.close() for driver in self.drivers.values()))
@@ -165,7 +166,9 @@ class Machines:
         if len(job.attempt.placement) == 1:
             self._want(job, request, port=0, again=False)
         else:
-            self._spawn(self._start_gang(job, request))
+            self._tasks.spawn(
+                self._start_gang(job, request), lambda error: self._end_all(job, "refused", error)
+            )
 
     def find_again(self, job: Job, request: Request) -> None:
         """After a restart: whatever an earlier Engine may have started of this attempt."""
@@ -194,9 +197,12 @@ class Machines:
 
     def _void(self, job: Job, text: str) -> None:
         """Nothing of the job's present attempt was started."""
+        self._end_all(job, "void", text)
+
+    def _end_all(self, job: Job, cause: str, text: object) -> None:
         assert job.attempt is not None
+        ending = Ending(cause=cause, text=str(text), ended=time.time())
         for rank in range(len(job.attempt.placement)):
-            ending = Ending(cause="void", text=text)
             self.report(ProcessEnded(job.id, job.attempt.number, rank, ending))
 
     def _want(self, job: Job, request: Request, port: int, again: bool) -> None:
@@ -380,8 +386,3 @@ class Machines:
     async def tunnel(self, job: Job, rank: int) -> Link:
         link, _ = await self._where(job, rank)
         return link
-
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

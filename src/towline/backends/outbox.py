@@ -1,16 +1,26 @@
-"""On its way to one machine: snapshots first, then the starts of those that need them."""
+"""On its way to one machine: snapshots first, then the starts of those that need them.
+
+One job that cannot start ends with the reason, and those that travel with it go on without it.
+"""
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from towline.agent.link import Link
+from towline.agent.link import Answer, Link
+from towline.agent.messages import readable
 from towline.backends.staging import Sending, stage
+from towline.backends.tasks import Tasks
 from towline.backends.wanted import Wanted
-from towline.errors import AgentError, HostError
+from towline.errors import AgentError, HostError, TowlineError
 from towline.model.job import Ending
 from towline.snapshot.blobs import BlobStore
+
+log = logging.getLogger("towline")
+
+Order = dict[str, Any]
 
 #: Most processes named in one message.
 MANY = 2000
@@ -19,22 +29,24 @@ MOST_CHARACTERS = 4_000_000
 
 
 class Outbox:
-    """`link` is the open channel, `is_due` whether a process is still to be started, `spawn` runs
-    something beside, and `end` hears of those that cannot start."""
+    """`link` is the open channel, `is_due` whether a process is still to be started; `end` hears of
+    those that did not start, `settle` of those of which the machine must be told so."""
 
     def __init__(
         self,
         blobs: BlobStore,
         link: Callable[[], Link | None],
         is_due: Callable[[Wanted], bool],
-        spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
+        tasks: Tasks,
         end: Callable[[Wanted, Ending], None],
+        settle: Callable[[str, Ending], None],
     ) -> None:
         self._blobs = blobs
         self._link = link
         self._is_due = is_due
-        self._spawn = spawn
+        self._tasks = tasks
         self._end = end
+        self._settle = settle
         self._waiting: list[Wanted] = []
         self._flushing = False
         self._staged: dict[str, asyncio.Task[None]] = {}
@@ -57,7 +69,9 @@ class Outbox:
         for snapshot in snapshots:
             task = self._staged.get(snapshot)
             if task is None or (task.done() and not self._is_staged(snapshot)):
-                task = self._staged[snapshot] = self._spawn(self._stage(link, snapshot))
+                # Whoever awaits it ends what needs it.
+                staging = self._stage(link, snapshot)
+                task = self._staged[snapshot] = self._tasks.spawn(staging, lambda error: None)
             await asyncio.shield(task)
 
     def _flush(self) -> None:
@@ -73,7 +87,10 @@ class Outbox:
             if all(self._is_staged(snapshot) for snapshot in snapshots):
                 self._send(link, some)
             else:
-                self._spawn(self._stage_and_send(link, snapshots, some))
+                self._tasks.spawn(
+                    self._stage_and_send(link, snapshots, some),
+                    lambda error, some=some: self._give_up(some, error),  # type: ignore[misc]
+                )
 
     def _is_staged(self, snapshot: str) -> bool:
         task = self._staged.get(snapshot)
@@ -91,30 +108,84 @@ class Outbox:
     ) -> None:
         try:
             await self.bring(link, snapshots)
-        except AgentError as error:
-            cause = "no_space" if error.code == "no_space" else "snapshot"
-            for wanted in some:
-                self._end(wanted, Ending(cause=cause, text=error.text, ended=time.time()))
-            return
         except HostError:
+            return  # all of them go elsewhere, or are offered again
+        except Exception as error:
+            self._give_up(some, error)
             return
         self._send(link, list(filter(self._is_due, some)))
+
+    def _give_up(self, some: list[Wanted], error: Exception) -> None:
+        """What they need could not be brought to the machine."""
+        for wanted in some:
+            self._end(wanted, snapshot_failure(error))
 
     def _send(self, link: Link, some: list[Wanted]) -> None:
         if link.closed or not some:
             return
-        orders = []
         for wanted in some:
             wanted.sent = True
-            if wanted.order is not None:
-                orders.append(wanted.order())
+        orders = [order for wanted in some if (order := self._order(wanted)) is not None]
+        by_key = {wanted.key: wanted for wanted in some}
         for part in messages(orders):
-            self._spawn(quietly(link.ask_soon("start", jobs=part)))
+            them = [by_key[order["key"]] for order in part]
+            asked = link.ask_soon("start", jobs=part)
+            self._tasks.spawn(
+                self._started(link, asked, part, them),
+                lambda error, them=them: self._refuse(them, error),  # type: ignore[misc]
+            )
+
+    def _order(self, wanted: Wanted) -> Order | None:
+        try:
+            return wanted.order() if wanted.order is not None else None
+        except Exception as error:
+            log.exception("the order of %s", wanted.key)
+            self._refuse([wanted], error)
+            return None
+
+    async def _started(
+        self, link: Link, asked: Awaitable[Answer], part: list[Order], them: list[Wanted]
+    ) -> None:
+        """Hear what the machine says to these starts; one that it refuses ends with its words."""
+        try:
+            answer, _ = await asked
+        except AgentError as error:
+            if len(them) == 1:
+                self._refuse(them, error)
+                return
+            # Which of them it is about is found out one by one.
+            for order, wanted in zip(part, them, strict=True):
+                again = link.ask_soon("start", jobs=[order])
+                await self._started(link, again, [order], [wanted])
+            return
+        refused = answer.get("refused", {})
+        for wanted in them:
+            if wanted.key in refused:
+                text = f"{link.host.name}: {readable(refused[wanted.key]['text'])}"
+                self._end(wanted, Ending(cause="refused", text=text, ended=time.time()))
+
+    def _refuse(self, some: list[Wanted], error: Exception) -> None:
+        text = error.text if isinstance(error, TowlineError) else f"it cannot be started: {error}"
+        for wanted in some:
+            # It may have been accepted all the same, so it is forbidden there, too.
+            self._settle(wanted.key, Ending(cause="refused", text=text, ended=time.time()))
 
 
-def messages(orders: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def snapshot_failure(error: Exception) -> Ending:
+    """How jobs end whose snapshot did not get to their machine."""
+    cause = "no_space" if isinstance(error, AgentError) and error.code == "no_space" else "snapshot"
+    if isinstance(error, TowlineError):
+        text = error.text
+    elif isinstance(error, OSError):
+        text = f"its files cannot be sent: {error.strerror}: {error.filename}"
+    else:
+        text = f"its files cannot be sent: {error}"
+    return Ending(cause=cause, text=text, ended=time.time())
+
+
+def messages(orders: list[Order]) -> Iterator[list[Order]]:
     """Orders in parts that are not too large for one message."""
-    part: list[dict[str, Any]] = []
+    part: list[Order] = []
     size = 0
     for order in orders:
         weight = weight_of(order)
@@ -127,16 +198,8 @@ def messages(orders: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield part
 
 
-def weight_of(order: dict[str, Any]) -> int:
+def weight_of(order: Order) -> int:
     """Characters of what may be long: the command and its variables."""
     variables = [order["env"], order["environ"] or {}]
     names_and_values = (text for some in variables for pair in some.items() for text in pair)
     return sum(map(len, order["argv"])) + sum(map(len, names_and_values))
-
-
-async def quietly(awaitable: Any) -> None:
-    """What was asked is asked again by reconciling if the channel breaks meanwhile."""
-    try:
-        await awaitable
-    except (HostError, AgentError):
-        pass

@@ -129,12 +129,24 @@ class _Checker:
                 self._keys(entry, MachineEntry, f"{path}.machines[{index}]")
                 self._one_name(entry, f"{path}.machines[{index}]")
         checked = self._convert(cluster, CLUSTER_KINDS[kind], path)
+        self._links(cluster.get("links", {}), f"{path}.links")
         if isinstance(checked, MachinesCluster):
             self._machines(checked, path)
         elif kind != "server":
             self._parse(split_target, cluster.get("host", "this"), f"{path}.host")
         elif not cluster["url"].startswith(("https://", "http://")):
             self._fail(f"{path}.url", "must start with https:// or http://")
+
+    def _links(self, links: dict[str, str], path: str) -> None:
+        """A link has a name inside the job's folder, and leads somewhere."""
+        for name, target in links.items():
+            if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+                hint = "name a path inside the job's folder, such as `data` or `models/base.pt`"
+                near = [part for part in name.split("/") if part not in ("", ".", "..")]
+                guess = f"; did you mean `{'/'.join(near)}`?" if near else ""
+                self._fail(f'{path}."{name}"', f"is not the name of a link{guess}", hint)
+            if not target or "\0" in target:
+                self._fail(f'{path}."{name}"', "does not say what the link leads to")
 
     def _machines(self, cluster: MachinesCluster, path: str) -> None:
         if not cluster.machines:

@@ -85,11 +85,17 @@ class Jobs:
         wanted = request.get("jobs")
         if not isinstance(wanted, list):
             raise Refusal("bad_request", "`jobs` is not a list")
-        specs = [checked_spec(spec) for spec in wanted]
-        for key, raw in [(spec["key"], packed(spec)) for spec in specs]:
-            self.accept(key, raw)
+        accepted, refused = [], {}
+        for spec in wanted:
+            try:
+                spec = checked_spec(spec)
+                self.accept(spec["key"], packed(spec))
+                accepted.append(spec["key"])
+            except Refusal as refusal:
+                # One that cannot be does not keep the others from starting.
+                refused[named(spec)] = refusal.as_reply()
         self.dispatch()
-        return {"accepted": [spec["key"] for spec in specs]}
+        return {"accepted": accepted, "refused": refused}
 
     def exec(self, request, _blob):
         spec = exec_spec(self.home, request)
@@ -330,6 +336,11 @@ class Jobs:
                 self.trash.add(folder, key)
                 forgotten.append(key)
         return {"forgotten": forgotten}
+
+
+def named(spec):
+    """The key of a job that may be none."""
+    return str(spec.get("key"))[:200] if isinstance(spec, dict) else "%.200r" % (spec,)
 
 
 def keys_of(request):

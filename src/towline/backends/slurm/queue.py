@@ -17,9 +17,9 @@ from towline.backends.driver import Driver
 from towline.backends.slurm.commands import Commands, SlurmSilent
 from towline.backends.slurm.handed import Handed, by_attempt
 from towline.backends.slurm.sending import Sending
-from towline.backends.slurm.tasks import Tasks
 from towline.backends.slurm.verdicts import EVICTED
 from towline.backends.slurm.watch import Watch
+from towline.backends.tasks import Tasks
 from towline.errors import AgentError, HostError
 from towline.model.events import AttemptWaits, ProcessEnded, ProcessStarted
 from towline.model.job import Ending
@@ -53,9 +53,9 @@ class Queue:
         self._stopping: list[Handed] = []
         #: Attempts that nobody asks for any more, each with the ends that no file tells.
         self.concluded: dict[str, dict[str, str]] = {}
-        self.tasks = Tasks(name)
+        self.tasks = Tasks(f"cluster {name}")
         self.watch = Watch(self)
-        self.tasks.spawn(self.watch.for_ever())
+        self.tasks.spawn(self.watch.for_ever(), self._ask_again)
         driver.guest = self
 
     # --- what the backend asks ---------------------------------------------------------------
@@ -68,7 +68,7 @@ class Queue:
             if not handed.started:
                 self.tell(handed, self._silence())
         elif handed.sent:
-            self.tasks.spawn(self.look(self.driver.link, [handed]))
+            self.tasks.spawn(self.look(self.driver.link, [handed]), self._ask_again)
         else:
             self.sending.offer([handed])
 
@@ -90,7 +90,7 @@ class Queue:
 
     def _cancel_all(self) -> None:
         some, self._stopping = self._stopping, []
-        self.tasks.spawn(self.cancel(some))
+        self.tasks.spawn(self.cancel(some), self._ask_again)
 
     def conclude(self, key: str) -> None:
         if (handed := self.wanted.pop(key, None)) is not None:
@@ -103,6 +103,10 @@ class Queue:
 
     def close(self) -> None:
         self.tasks.close()
+
+    def _ask_again(self, error: Exception) -> None:
+        """With the next look at Slurm: that mends every difference."""
+        self.watch.soon()
 
     # --- the channel -------------------------------------------------------------------------
 

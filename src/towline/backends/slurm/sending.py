@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from towline.agent.link import Link
+from towline.backends.outbox import snapshot_failure
 from towline.backends.slurm.arrays import Entry, Limits, grouped, in_turn, is_inside
 from towline.backends.slurm.handed import Handed
 from towline.backends.slurm.pace import backoff_s
-from towline.errors import AgentError, HostError
+from towline.errors import HostError
 from towline.model.job import Ending
 from towline.probes.slurm import complaint, is_full, is_passing, read_ticket, spans, was_killed
 
@@ -69,7 +70,10 @@ class Sending:
                 if not entry.array or handed.array != entry.array:
                     handed.array, handed.index = entry.array, index
             self._under_way.update({entry.array} - {""})
-            self.queue.tasks.spawn(self._submit(link, entry))
+            self.queue.tasks.spawn(
+                self._submit(link, entry),
+                lambda error, entry=entry: self._give_up(entry, error),  # type: ignore[misc]
+            )
         if not self._offered:
             self.limits.all_sent()
         self._widen(link)
@@ -137,7 +141,8 @@ class Sending:
                 number = one.id.partition("_")[0]
                 words = ["scontrol", "update", f"JobId={number}"]
                 words.append(f"ArrayTaskThrottle={one.at_once}")
-                self.queue.tasks.spawn(self.queue.commands.call(link, words))
+                calling = self.queue.commands.call(link, words)
+                self.queue.tasks.spawn(calling, lambda error: None)  # it is only slower then
 
     # --- over there --------------------------------------------------------------------------
 
@@ -146,10 +151,6 @@ class Sending:
         try:
             async with self._calls:
                 answer = await self._hand_over(link, entry)
-        except AgentError as error:
-            cause = "no_space" if error.code == "no_space" else "snapshot"
-            self._end(everybody, cause, error.text)
-            return
         except HostError:
             # Found again, or sent, when the channel is open; sbatch may be at it this moment.
             for handed in everybody:
@@ -260,6 +261,11 @@ class Sending:
         for handed in entry.members:
             handed.array, handed.vanished = "", True
         self.offer(entry.members)
+
+    def _give_up(self, entry: Entry, error: Exception) -> None:
+        """They could not be handed over, so each of them ends with the reason."""
+        for handed in entry.members:
+            self.queue.end_all(handed, snapshot_failure(error))
 
     def _end(self, some: Iterable[Handed], cause: str, text: str) -> None:
         for handed in some:

@@ -1,6 +1,7 @@
 """Slurm's word for what its queue holds: asked for seldom, and second to what the files say."""
 
 import asyncio
+import logging
 import math
 import time
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ from towline.probes.slurm import ENDED, Listed, Site, why_waiting
 
 if TYPE_CHECKING:
     from towline.backends.slurm.queue import Queue
+
+log = logging.getLogger("towline")
 
 #: A shared file system may show what a node wrote only after a while.
 _SETTLE_S = 20.0
@@ -83,6 +86,11 @@ class Watch:
                 self._explain_silence(str(silent))
             except (HostError, AgentError):
                 pass  # asked again when the channel is open
+            except Exception as error:
+                # It is asked again later: what is in the queue must not be lost sight of.
+                log.exception("cluster %s", queue.name)
+                self._pace.silent(time.monotonic())
+                self._explain_silence(f"what it says cannot be understood ({error})")
 
     async def _rest(self) -> None:
         """Until it is time to ask again."""
