@@ -10,7 +10,8 @@ import pytest
 from testbed.waiting import wait_until
 
 from .conftest import NewAgent
-from .driver import HEAD, AgentError, Driver
+from .driver import HEAD, REMOTE, AgentError, Driver
+from .test_agent_handing import KEY, hand_over
 from .test_agent_pythons import pythons
 from .test_agent_trees import digest, give, snapshot
 
@@ -221,8 +222,12 @@ def test_versions_of_the_agent_that_nobody_starts_go(agent: Driver, root: Path) 
         (root / "agent" / name / "towline_agent" / "main.py").write_text("#\n" * 500)
         if name != "recent":
             os.utime(root / "agent" / name, (1.0, 1.0))
-    (root / "handed" / "e1-1-1").mkdir(parents=True)
-    (root / "handed" / "e1-1-1" / "script").write_text(f"exec python3 {root}/agent/queued x\n")
+    # What waits in a queue is started by the version that handed it over.
+    hand_over(agent, "true")
+    version = root / "handed" / KEY / "agent"
+    assert Path(os.readlink(version)) == REMOTE
+    version.unlink()
+    version.symlink_to(root / "agent" / "queued")
     assert agent.call("sweep", unused_s=WEEK_S, dry=True)["bytes"] == 1000
     assert agent.call("sweep", unused_s=WEEK_S)["bytes"] == 1000
     assert sorted(path.name for path in (root / "agent").iterdir()) == ["queued", "recent"]

@@ -32,6 +32,23 @@ def test_what_was_made_or_changed_comes_home_and_nothing_else(tow: Tow) -> None:
     assert (tow.folder / "job_results/1.err").read_text() == "complained\n"
 
 
+def test_a_large_file_that_was_not_changed_does_not_come_home(tow: Tow) -> None:
+    with open(tow.folder / "weights.pt", "wb") as file:
+        file.write(os.urandom(1000))
+        file.truncate(70_000_000)
+    for number in (1, 2, 3):
+        assert tow("run", "echo", "1").returncode == 0
+        assert not home_of(tow, number).exists()
+
+
+@pytest.mark.slow
+def test_results_that_fill_several_lists_come_home_all(tow: Tow) -> None:
+    script = "mkdir d; cd d; seq 12500 | split -l 1 -a 5 -d - f"
+    done = tow("run", "sh", "-c", script, timeout=110)
+    assert "results: job_results/1" in done.stderr
+    assert len(brought(home_of(tow, 1))) == 12500
+
+
 def test_contents_modes_and_names_come_home_as_they_are(tow: Tow, weird_path: Path) -> None:
     script = r"""
 import os

@@ -168,6 +168,8 @@ class _Port(Struct):
 class _Files(Struct):
     files: list[_File]
     more: bool = False
+    #: Where to go on; None: that was all.
+    next: Count | None = None
 
 
 class _Entries(Struct):

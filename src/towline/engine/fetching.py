@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from towline.backends.machines import Machines
 from towline.engine.engine import KEPT, LEFT_OUT
+from towline.engine.listing import pages
 from towline.engine.placing import InTheWay, Placer, inside, leads_out
 from towline.engine.unchanged import unchanged_files
 from towline.errors import AgentError
@@ -97,24 +98,38 @@ class Fetching:
         return await loop.run_in_executor(self.writers, lambda: do(*args, **named))
 
     async def _files(self, rank: int, folder: str) -> None:
-        header, _ = await self.machines.file_operation(self.job, rank, "changed")
-        found = header["files"]
+        changed: set[str] = set()
+        links: list[dict[str, Any]] = []
+        async for found in pages(self.machines, self.job, rank, "changed"):
+            links += await self._bring(rank, found, folder)
+            if self.job.spec.whole:
+                changed.update(entry["name"] for entry in found)
         if self.job.spec.whole:
             try:
                 await self.in_thread(self.placer.make_folders, folder)
             except InTheWay:
                 self.fetched.in_the_way.append(folder)
                 return
-            found = [*found, *await unchanged_files(self.machines, self.job, rank, found)]
+            unchanged = await unchanged_files(self.machines, self.job, rank, changed)
+            links += await self._bring(rank, unchanged, folder)
+        # Links last, one after the other: no file is written through one of them.
+        for entry in links:
+            await self.in_thread(self._link, entry, folder)
+
+    async def _bring(
+        self, rank: int, found: list[dict[str, Any]], folder: str
+    ) -> list[dict[str, Any]]:
+        """Bring the files home; the links among them are left for later."""
         found = [entry for entry in found if _named(entry["name"], self.back)]
         files = [entry for entry in found if entry["kind"] != "link"]
         for at in range(0, len(files), _FILES_AT_ONCE):
             some = files[at : at + _FILES_AT_ONCE]
-            await asyncio.gather(*(self._file(rank, entry, folder) for entry in some))
-        # Links last, one after the other: no file is written through one of them.
-        for entry in found:
-            if entry["kind"] == "link":
-                await self.in_thread(self._link, entry, folder)
+            work = (self._file(rank, entry, folder) for entry in some)
+            # All of them to their end: nobody writes any more when this returns.
+            for problem in await asyncio.gather(*work, return_exceptions=True):
+                if problem is not None:
+                    raise problem
+        return [entry for entry in found if entry["kind"] == "link"]
 
     async def _file(self, rank: int, entry: dict[str, Any], folder: str) -> None:
         name = entry["name"]

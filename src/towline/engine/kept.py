@@ -4,6 +4,7 @@ import asyncio
 import os
 
 from towline.backends.machines import Machines
+from towline.engine.listing import pages
 from towline.engine.placing import Brought, Placer, inside
 from towline.model.job import Job
 
@@ -13,10 +14,14 @@ _PRIVATE = 0o077
 
 async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:
     """Copy what a job put into its `keep` folder to a folder here."""
-    header, _ = await machines.file_operation(job, 0, "walk", path="", kept=True)
+    files = [
+        entry
+        async for found in pages(machines, job, 0, "walk", path="", kept=True)
+        for entry in found
+    ]
     placer = Placer(folder, Brought("", {}), 1, _PRIVATE)
     # Links last: nothing is written through one. They lead where they led, also out of the folder.
-    for entry in sorted(header["files"], key=lambda entry: entry["kind"] == "link"):
+    for entry in sorted(files, key=lambda entry: entry["kind"] == "link"):
         target = inside(folder, entry["name"])
         if target is None or entry["kind"] not in ("file", "link"):
             continue

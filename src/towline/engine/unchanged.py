@@ -3,13 +3,14 @@
 from typing import Any
 
 from towline.backends.machines import Machines
+from towline.engine.listing import pages
 from towline.model.job import Job
 from towline.model.odd_text import original
 from towline.snapshot.take import load_snapshot
 
 
 async def unchanged_files(
-    machines: Machines, job: Job, rank: int, changed: list[dict[str, Any]]
+    machines: Machines, job: Job, rank: int, changed: set[str]
 ) -> list[dict[str, Any]]:
     """What is still there of what was sent, and is not in `changed`, described as that is.
 
@@ -17,18 +18,17 @@ async def unchanged_files(
     """
     if not job.spec.snapshot:
         return []
-    header, _ = await machines.file_operation(job, rank, "walk", path="")
-    there = {entry["name"]: entry["mode"] for entry in header["files"]}
-    for entry in changed:
-        there.pop(entry["name"], None)
+    there: dict[str, int] = {}
+    async for found in pages(machines, job, rank, "walk", path=""):
+        there.update((e["name"], e["mode"]) for e in found if e["name"] not in changed)
     above = f"{original(job.spec.subfolder)}/" if job.spec.subfolder else ""
-    found: list[dict[str, Any]] = []
+    unchanged: list[dict[str, Any]] = []
     for path, kind, what in load_snapshot(machines.blobs, job.spec.snapshot):
         name = path.removeprefix(above)
         if not path.startswith(above) or name not in there:
             continue
         if kind == "l":
-            found.append({"name": name, "kind": "link", "target": what})
+            unchanged.append({"name": name, "kind": "link", "target": what})
         elif kind in "fx":
-            found.append({"name": name, "kind": "file", "mode": there[name], "blob": what})
-    return found
+            unchanged.append({"name": name, "kind": "file", "mode": there[name], "blob": what})
+    return unchanged

@@ -64,7 +64,7 @@ class Helper:
 
 
 def copy_files(home, files, into, pause):
-    """Copy all, or raise; no helper is left behind."""
+    """Copy all, or raise; no helper is left behind. The size of the largest."""
     count = max(1, min(machine.usable_cpus(), MOST_PROCESSES, len(files) // FILES_EACH))
     shares = [files[number::count] for number in range(count)]
     helpers = []
@@ -75,10 +75,9 @@ def copy_files(home, files, into, pause):
             except OSError:
                 break  # no more processes for this user: it takes longer, that is all
             shares.pop()
-        for share in shares:
-            copy_share(home, share, into, pause)
-        for helper in helpers:
-            finish(home, helper, into, pause)
+        sizes = [copy_share(home, share, into, pause) for share in shares]
+        sizes += [finish(home, helper, into, pause) for helper in helpers]
+        return max(sizes)
     finally:
         for helper in helpers:
             helper.end()
@@ -93,29 +92,28 @@ def finish(home, helper, into, pause):
                 os.unlink(into + "/" + to_path(text))
             except FileNotFoundError:
                 pass
-        copy_share(home, helper.files, into, pause)
-        return
-    number, text = json.loads(said.decode("ascii"))
+        return copy_share(home, helper.files, into, pause)
+    number, text, largest = json.loads(said.decode("ascii"))
     if number:
         raise OSError(number, text)
     if text:
         raise CannotMake(text)
+    return largest
 
 
 def help_and_exit(home, files, into, tell, parent):
     """Never returns; without its parent it must not go on writing into a tree made anew."""
-    said = [0, "cannot copy the files"]
+    said = [0, "cannot copy the files", 0]
     try:
         signal.set_wakeup_fd(-1)
         machine.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-        copy_share(home, files, into, lambda: None)
-        said = [0, ""]
+        said = [0, "", copy_share(home, files, into, lambda: None)]
     except CannotMake as problem:
-        said = [0, str(problem)]
+        said = [0, str(problem), 0]
     except OSError as problem:
-        said = [problem.errno or 0, str(problem)]
+        said = [problem.errno or 0, str(problem), 0]
     finally:
         os.write(tell, json.dumps(said).encode("ascii"))
         os._exit(0)
@@ -123,16 +121,19 @@ def help_and_exit(home, files, into, tell, parent):
 
 def copy_share(home, files, into, pause):
     look_at = time.monotonic() + LOOK_S
+    largest = 0
     sources = Sources(home, files)
     try:
         for text, kind, digest in files:
             source, offset, size = sources.open(digest, text)
+            largest = max(largest, size)
             copy_range(source, offset, size, into + "/" + to_path(text), KINDS[kind], pause)
             if time.monotonic() > look_at:
                 pause()
                 look_at = time.monotonic() + LOOK_S
     finally:
         sources.close()
+    return largest
 
 
 class Sources:

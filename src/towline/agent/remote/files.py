@@ -108,24 +108,33 @@ class Files:
         return {}
 
     def changed(self, request, _blob):
-        """What the job made or changed so far; listed by its supervisor once it ended."""
+        """What the job made or changed so far; listed by its supervisor once it ended.
+
+        `after` goes on at the `next` of an earlier answer.
+        """
         key = checked_key(request.get("key"))
         folder = self.home.job(key)
         spec = record.read_spec(folder)
         if spec is None:
             raise Refusal("unknown_job", "no job %s on this machine" % key)
-        found = results.kept(folder)
-        return {"files": results.changed(self.home, folder, spec) if found is None else found}
+        found, following = results.page(self.home, folder, spec, place_in(request))
+        return {"files": found, "next": following}
 
     def walk(self, request, _blob):
         top = self.place(request)
         os.listdir(top)  # says so when it is missing or no folder
         files: "list[dict[str, Any]]" = []
+        after = place_in(request)
+        count = 0
         for folder, folders, names in os.walk(top):
+            folders.sort()
             links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-            for name in names + links:
+            for name in sorted(names + links):
+                count += 1
+                if count <= after:
+                    continue
                 if len(files) == MOST_WALKED:
-                    return {"files": files, "more": True}
+                    return {"files": files, "more": True, "next": count - 1}
                 path = os.path.join(folder, name)
                 try:
                     entry = described(os.path.relpath(path, top), os.lstat(path))
@@ -136,6 +145,14 @@ class Files:
                 files.append(entry)
         files.sort(key=lambda entry: entry["name"])
         return {"files": files}
+
+
+def place_in(request):
+    """Where to go on in a list that does not fit into one answer."""
+    after = request.get("after", 0)
+    if not isinstance(after, int) or after < 0:
+        raise Refusal("bad_request", "`after` is not a place in a list")
+    return after
 
 
 def described(name, facts):

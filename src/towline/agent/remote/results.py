@@ -1,77 +1,180 @@
-"""What a job made or changed below its working folder."""
+"""What a job made or changed below its working folder.
+
+A file of the snapshot is known to be unchanged if it was last changed while the job's tree was
+being made. All others are compared by their contents, so that neither a coarse clock nor one that
+was put back brings home too much or too little.
+"""
 
 import hashlib
+import itertools
 import json
 import os
 import stat
+import time
 from typing import Any
 
-from . import record, trees
+from . import trees
 from .machine import to_path, to_text
 
-#: Made once the job's tree is complete: whatever changes later is the job's doing.
+#: Last written to before the job's tree was made, last changed when that was complete.
 MARK = "/made"
-LIST = "/changed"
+#: One line for each file: listed at the job's end, and for those who ask before.
+LIST, LIST_SO_FAR = "/changed", "/changed.now"
 #: Nobody wants these at home.
 NEVER = frozenset(("__pycache__", ".git", "job_results"))
-MOST = 100000
-#: Files of the snapshot that were written to are compared up to this size.
-MOST_COMPARED = 64 << 20
+#: So many are told in one answer.
+MOST = 5000
+#: Comparing a larger file takes longer than waiting until the clock of its disk has moved on.
+LARGE = 16 << 20
+TICK_S = 0.002
+#: The coarsest clock of a file system.
+MOST_TICK_S = 2.1
+#: A clock that seems to be put back by less than this was only measured badly.
+STEP_S = 0.05
+PIECE = 1 << 20
 
 
-def mark(folder):
-    os.close(os.open(folder + MARK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+def begin(folder):
+    """Before the first file of the job's tree is made."""
+    fd = os.open(folder + MARK, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, b"%.6f" % clock_ahead())
+    finally:
+        os.close(fd)
+
+
+def complete(folder, largest, pause):
+    """After the last one: whatever changes from now on is the job's doing."""
+    path = folder + MARK
+    os.chmod(path, 0o600)
+    if largest <= LARGE:
+        return
+    at, until = os.stat(path).st_ctime_ns, time.monotonic() + MOST_TICK_S
+    while os.stat(path).st_ctime_ns == at and time.monotonic() < until:
+        time.sleep(TICK_S)
+        pause()
+        os.chmod(path, 0o600)
+
+
+def clock_ahead():
+    """Seconds between the clock that can be put back and the one that cannot."""
+    return time.time() - time.monotonic()
+
+
+class Window:
+    """When the job's tree was made, by the clock of its disk."""
+
+    def __init__(self, folder):
+        facts = os.stat(folder + MARK)
+        self.first, self.last = facts.st_mtime_ns, facts.st_ctime_ns
+        if not facts.st_size:
+            self.first = 0  # an older version made its mark when the tree was complete
+        elif clock_ahead() < read_number(folder + MARK) - STEP_S:
+            self.first = self.last  # the clock was put back: no time tells anything
+
+    def has(self, facts):
+        return self.first <= facts.st_ctime_ns < self.last
+
+
+def read_number(path):
+    try:
+        with open(path, "rb") as file:
+            return float(file.read(100))
+    except (OSError, ValueError):
+        return 0.0
 
 
 def keep(home, folder, spec):
-    """List what the job made, for whoever fetches it; how many files that are."""
-    found = changed(home, folder, spec)
-    if found:
-        record.write_whole(folder + LIST, json.dumps(found).encode("ascii"))
-    return len(found)
-
-
-def kept(folder):
+    """List what the job made, for whoever fetches it; how many files that are, -1 if unknown."""
     try:
-        with open(folder + LIST, "rb") as file:
-            return json.loads(file.read().decode("ascii"))
+        return write_list(home, folder, spec, folder + LIST)
+    except OSError:
+        return -1  # no room for the list: it is made when somebody asks for it
+
+
+def write_list(home, folder, spec, path):
+    """One line for each file; nothing is written where there is none."""
+    found = changed(home, folder, spec)
+    first = next(found, None)
+    if first is None:
+        return 0
+    count, beside = 0, "%s.%d.new" % (path, os.getpid())
+    try:
+        with open(beside, "w", encoding="ascii") as file:
+            for entry in itertools.chain((first,), found):
+                file.write(json.dumps(entry) + "\n")
+                count += 1
+        os.rename(beside, path)
+    except OSError:
+        try:
+            os.unlink(beside)
+        except OSError:
+            pass
+        raise
+    return count
+
+
+def page(home, folder, spec, after):
+    """Some of the files from a place in the list on, and the place of the next; None: no more."""
+    try:
+        return page_of(folder + LIST, after)
     except (OSError, ValueError):
-        return None
+        pass
+    if not after and not write_list(home, folder, spec, folder + LIST_SO_FAR):
+        return [], None
+    return page_of(folder + LIST_SO_FAR, after)
+
+
+def page_of(path, after):
+    with open(path, "rb") as file:
+        if file.read(1) == b"[":  # an older version wrote all of them as one
+            file.seek(0)
+            whole = json.loads(file.read().decode("ascii"))
+            following = after + MOST
+            return whole[after:following], following if following < len(whole) else None
+        file.seek(after)
+        lines = list(itertools.islice(file, MOST))
+        entries = [json.loads(line.decode("ascii")) for line in lines]
+        return entries, file.tell() if len(lines) == MOST else None
 
 
 def changed(home, folder, spec):
     """The files below the working folder that are not as the snapshot made them."""
-    try:
-        since = os.stat(folder + MARK).st_ctime_ns
-    except OSError:
-        return []
     if spec.get("folder"):
-        return []  # it ran in a folder of the user's own: everything is home already
+        return  # it ran in a folder of the user's own: everything is home already
+    try:
+        window = Window(folder)
+    except OSError:
+        return
     top = folder + "/src"
     if spec["cwd"]:
         top += "/" + to_path(spec["cwd"])
     known = None
-    found: "list[dict[str, Any]]" = []
+    for path, facts in found_below(top):
+        if window.has(facts) or not wanted(facts):
+            continue
+        if known is None:
+            known = contents(home, spec)
+        inside = to_text(os.path.relpath(path, folder + "/src"))
+        if is_unchanged(known.get(inside), path, facts):
+            continue
+        try:
+            yield described(to_text(os.path.relpath(path, top)), path, facts)
+        except OSError:
+            continue  # gone meanwhile
+
+
+def found_below(top):
+    """Everything but folders, with its facts."""
     for place, folders, names in os.walk(top):
         folders[:] = [name for name in folders if name not in NEVER]
         links = [name for name in folders if os.path.islink(place + "/" + name)]
         for name in names + links:
             path = place + "/" + name
             try:
-                facts = os.lstat(path)
+                yield path, os.lstat(path)
             except OSError:
                 continue  # gone meanwhile
-            if facts.st_ctime_ns < since or not wanted(facts):
-                continue
-            if known is None:
-                known = contents(home, spec)
-            inside = to_text(os.path.relpath(path, folder + "/src"))
-            if is_unchanged(home, known.get(inside), path, facts):
-                continue
-            found.append(described(to_text(os.path.relpath(path, top)), path, facts))
-            if len(found) == MOST:
-                return found
-    return found
 
 
 def wanted(facts):
@@ -93,13 +196,13 @@ def described(name, path, facts):
 
 def contents(home, spec):
     """path -> (kind, hash or target) of the snapshot the job started from."""
-    if not spec["snapshot"]:
-        return {}
-    try:
-        entries = trees.load_snapshot(home, spec["snapshot"])
-    except trees.CannotMake:
-        return {}
-    known = {path: (kind, rest) for path, kind, rest in entries}
+    known: "dict[str, Any]" = {}
+    if spec["snapshot"]:
+        try:
+            entries = trees.load_snapshot(home, spec["snapshot"])
+        except trees.CannotMake:
+            entries = []
+        known.update((path, (kind, rest)) for path, kind, rest in entries)
     for name, target in spec.get("links", {}).items():
         known[name] = ("l", to_text(trees.place_of(target)))
     return known
@@ -111,18 +214,27 @@ def umask():
     return mask
 
 
-def is_unchanged(home, known, path, facts):
+def is_unchanged(known, path, facts):
     if known is None:
         return False
     kind, rest = known
-    if stat.S_ISLNK(facts.st_mode):
-        return kind == "l" and to_text(os.readlink(path)) == rest
-    if kind not in trees.KINDS or facts.st_size > MOST_COMPARED:
-        return False
-    if stat.S_IMODE(facts.st_mode) != trees.KINDS[kind] & ~umask():
-        return False
     try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest() == rest
+        if stat.S_ISLNK(facts.st_mode):
+            return kind == "l" and to_text(os.readlink(path)) == rest
+        if kind not in trees.KINDS:
+            return False
+        if stat.S_IMODE(facts.st_mode) != trees.KINDS[kind] & ~umask():
+            return False
+        return hash_of(path) == rest
     except OSError:
         return False
+
+
+def hash_of(path):
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while True:
+            piece = file.read(PIECE)
+            if not piece:
+                return found.hexdigest()
+            found.update(piece)

@@ -232,21 +232,23 @@ class Supervisor:
     def make_folders(self, spec):
         """The job's own tree, what it keeps for the next one, and links to what is here already."""
         source, keep = self.folder + "/src", self.folder + "/keep"
+        largest = 0
+        results.begin(self.folder)
         os.mkdir(source, 0o755)
         os.mkdir(keep, 0o755)
         if spec["snapshot"] and not spec["folder"]:
-            self.make_source(spec["snapshot"], source)
+            largest = self.make_source(spec["snapshot"], source)
         if spec["keep"]:
             trees.make_tree(
                 self.home, trees.load_snapshot(self.home, spec["keep"]), keep, self.pause
             )
         trees.make_links(source, spec["links"])
-        results.mark(self.folder)
+        results.complete(self.folder, largest, self.pause)
 
     def make_source(self, digest, source):
         if self.snapshot[0] != digest:
             self.snapshot = (digest, trees.load_snapshot(self.home, digest))
-        trees.make_tree(self.home, self.snapshot[1], source, self.pause)
+        return trees.make_tree(self.home, self.snapshot[1], source, self.pause)
 
     def pause(self):
         """Between two files: hear a stop."""

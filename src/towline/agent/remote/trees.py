@@ -94,7 +94,10 @@ def load_snapshot(home, digest):
 
 
 def make_tree(home, entries, into, pause):
-    """Copy the snapshot's files below `into`; `pause` is called now and then and may raise."""
+    """Copy the snapshot's files below `into`; the size of the largest.
+
+    `pause` is called now and then and may raise.
+    """
     made = {""}
     files = []
     links = []
@@ -105,9 +108,10 @@ def make_tree(home, entries, into, pause):
             links.append(entry)
         elif kind != "d":
             files.append(entry)
-    copying.copy_files(home, files, into, pause)
+    largest = copying.copy_files(home, files, into, pause)
     for text, _, target in links:
         os.symlink(to_path(target), into + "/" + to_path(text))
+    return largest
 
 
 def make_links(into, links):
