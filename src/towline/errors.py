@@ -9,6 +9,7 @@ TowlineError
 ├── NotFound              no such job, cluster, machine or file; exit code 2
 ├── HostError             a machine could not be reached or used
 │   ├── Unreachable       no answer (network, name, port); worth trying again
+│   │   └── NoNetwork     it was not even asked: this side has no network, or no names
 │   ├── Refused           it answered and said no (key, password, host key); a person must act
 │   └── Unusable          logged in, but no python3, no disk space, a wrong clock
 ├── AgentError            the agent over there refused one operation
@@ -94,6 +95,10 @@ class HostError(TowlineError):
 class Unreachable(HostError):
     code = "unreachable"
     transient = True
+
+
+class NoNetwork(Unreachable):
+    """This side could not even ask, so nothing is said about the machine."""
 
 
 class Refused(HostError):

@@ -66,7 +66,11 @@ def test_show_tells_everything_about_a_job(tow: Tow, stub: Stub) -> None:
 def test_stop_can_kill_at_once(tow: Tow, stub: Stub) -> None:
     stub.on("POST /v1/jobs/stop", jobs(job(12, "stopping")))
     assert tow("stop", "--now", "12").stdout == "job 12 stopping\n"
-    assert stub.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12], "now": True}
+    assert stub.asked_of("POST /v1/jobs/stop")[0].json == {
+        "ids": [12],
+        "now": True,
+        "give_up": False,
+    }
 
 
 def test_why_shows_the_reason_and_each_machine(tow: Tow, stub: Stub) -> None:

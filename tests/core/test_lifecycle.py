@@ -24,9 +24,9 @@ def test_every_unfinished_state_leads_to_an_end() -> None:
     assert ending == set(State)
 
 
-def test_an_ended_job_only_changes_by_being_retried() -> None:
+def test_an_ended_job_changes_by_being_retried_and_a_lost_one_by_being_found() -> None:
     for (before, happening), after in TRANSITIONS.items():
-        if before in FINAL:
+        if before in FINAL and (before, happening, after) != (State.LOST, "find", State.RUNNING):
             assert (happening, after) == ("requeue", State.QUEUED)
 
 

@@ -1,4 +1,4 @@
-"""Kill the client, the Engine, an agent and a whole host in the middle of a batch: with `--resume`,
+"""Kill the client, the Engine, an agent and a whole host in the middle of a batch with a retry:
 every line ran exactly once, but for those that were running on the killed host."""
 
 import os
@@ -41,7 +41,7 @@ def test_every_line_runs_once_whatever_is_killed(hosts: Hosts, tow: Tow, tow_hom
     configure(tow, *LAB, more="lost_after_s = 6")
     lines = [LINE.format(number) for number in range(1, COUNT + 1)]
     (tow.folder / "lines").write_text("\n".join(lines) + "\n")
-    client = tow.popen("batch", "-c", "lab", "lines")
+    client = tow.popen("batch", "-c", "lab", "--retries", "1", "lines")
     wait_until(lambda: (tow.folder / "job_results").exists(), timeout=60)
     await_done(tow, COUNT // 10)
     client.kill()

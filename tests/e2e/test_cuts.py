@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.engines import kill_engine
 from e2e.jobs import configure, ended, show, submit, wait_for
 from testbed.hosts import Hosts
 from testbed.tow import Tow
@@ -108,8 +109,9 @@ def test_with_retries_a_job_of_a_machine_that_lost_its_power_starts_elsewhere(
 
 @pytest.mark.timeout(240)
 @pytest.mark.slow
-def test_a_machine_silent_for_too_long_loses_its_job_and_is_tidied_when_it_is_back(
-    hosts: Hosts, tow: Tow
+@pytest.mark.parametrize("restarted", [False, True])
+def test_with_retries_a_job_of_a_silent_machine_starts_elsewhere_and_ends_there_when_it_is_back(
+    hosts: Hosts, tow: Tow, tow_home: Path, restarted: bool
 ) -> None:
     configure(tow, "h1", "h2", cluster="lost_after_s = 1")
     number = submit(tow, "-c", "lab", "--retries", "1", "sh", "-c", LASTING)
@@ -119,11 +121,83 @@ def test_a_machine_silent_for_too_long_loses_its_job_and_is_tidied_when_it_is_ba
     hosts.cut(first)
     wait_until(lambda: told(hosts, second) == ["began"], timeout=120)
     assert told(hosts, first) == ["began"]
+    if restarted:
+        kill_engine(tow_home)
+        assert show(tow, number)["attempt"] == 2
     hosts.heal(first)
     wait_until(lambda: told(hosts, first) == ["began", "stopped"], timeout=60)
     (hosts.home(second) / "end").touch()
     done = ended(tow, number)
     assert (done["state"], done["machines"], done["attempt"]) == ("done", [second], 2)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.slow
+def test_silence_ends_no_job_and_what_ended_meanwhile_comes_home(hosts: Hosts, tow: Tow) -> None:
+    configure(tow, "h1", cluster="lost_after_s = 1")
+    stays = submit(tow, "-c", "lab", "sh", "-c", f"{LASTING}; echo made > made")
+    # Another one, of the same machine, shows when the time is over after which one is given up.
+    moves = submit(tow, "-c", "lab", "--retries", "1", "sh", "-c", LASTING)
+    wait_for(tow, stays, "running")
+    wait_for(tow, moves, "running")
+    hosts.cut("h1")
+    given_up = wait_for(tow, moves, "queued", timeout=120)
+    assert "h1 has not answered for" in given_up["reason"]
+    silent = show(tow, stays)
+    assert (silent["state"], silent["attempt"]) == ("running", 1)
+    assert silent["silent_since"] and "h1: does not answer" in silent["reason"]
+    assert "silent for" in tow("status").stdout
+    assert "silent for" in tow("why", str(stays)).stdout
+    (hosts.home("h1") / "end").touch()
+    hosts.heal("h1")
+    for number in (stays, moves):
+        done = ended(tow, number, timeout=60)
+        assert (done["state"], done["attempt"], done["silent_since"]) == ("done", 1, None)
+    assert told(hosts, "h1") == ["began", "began"]
+    made = tow.folder / "job_results" / str(stays) / "made"
+    assert wait_until(lambda: made.exists() and made.read_text()) == "made\n"
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.slow
+def test_a_machine_that_is_back_before_its_job_started_elsewhere_keeps_it(
+    hosts: Hosts, tow: Tow
+) -> None:
+    configure(tow, "h1", cluster="lost_after_s = 1")
+    number = submit(tow, "-c", "lab", "--retries", "1", "sh", "-c", LASTING)
+    wait_for(tow, number, "running")
+    wait_until(lambda: told(hosts, "h1") == ["began"])
+    hosts.cut("h1")
+    wait_for(tow, number, "queued", timeout=120)
+    hosts.heal("h1")
+    assert wait_for(tow, number, "running", timeout=60)["attempt"] == 1
+    (hosts.home("h1") / "end").touch()
+    done = ended(tow, number)
+    assert (done["state"], done["attempt"]) == ("done", 1)
+    assert told(hosts, "h1") == ["began"]
+    assert any("h1 answers again" in line["text"] for line in done["history"])
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.slow
+def test_a_stop_reaches_a_silent_machine_when_it_is_back_and_may_be_given_up_before(
+    hosts: Hosts, tow: Tow
+) -> None:
+    configure(tow, "h1")
+    waits = submit(tow, "-c", "lab", "sh", "-c", LASTING)
+    given_up = submit(tow, "-c", "lab", "sh", "-c", LASTING)
+    wait_until(lambda: told(hosts, "h1") == ["began", "began"])
+    hosts.cut("h1")
+    wait_until(lambda: show(tow, waits)["silent_since"], timeout=120)
+    said = tow("stop", str(waits)).stdout
+    assert f"job {waits} stopping: h1 does not answer; it is told as soon as it does" in said
+    assert tow("stop", "--give-up", str(given_up)).stdout == f"job {given_up} lost\n"
+    assert show(tow, given_up)["reason"] == "given up, because h1 does not answer"
+    assert show(tow, waits)["state"] == "stopping"
+    hosts.heal("h1")
+    assert ended(tow, waits, timeout=60)["state"] == "stopped"
+    wait_for(tow, given_up, "stopped")
+    assert sorted(told(hosts, "h1")) == ["began", "began", "stopped", "stopped"]
 
 
 @pytest.mark.timeout(180)

@@ -48,6 +48,8 @@ class Channel:
         self._busy = busy
         self._silence_s = _SILENCE_S + speaks_every_s
         self._heard = 0.0
+        #: When the machine last said anything; 0: never yet.
+        self._heard_at = 0.0
         self._greeted = False
         self._broken = asyncio.Event()
         self._redial = asyncio.Event()
@@ -59,6 +61,11 @@ class Channel:
         if self.link is not None:
             return "online"
         return "offline" if self.error else "connecting"
+
+    @property
+    def silent_since(self) -> float | None:
+        """When the machine was last heard of, or first asked for; None while it answers."""
+        return None if self.link is not None or not self.error else self._heard_at or self.since
 
     def open(self) -> None:
         if self._task is None:
@@ -130,7 +137,7 @@ class Channel:
     async def _dial(self) -> Link:
         self._broken.clear()
         link = await Link.open(self.host, self._root, self._received, self._closed)
-        self._heard = time.monotonic()
+        self._heard, self._heard_at = time.monotonic(), time.time()
         try:
             self.link, self.error, self.since = link, None, time.time()
             await self._greet(link)
@@ -155,7 +162,7 @@ class Channel:
                 pass
 
     def _received(self, header: dict[str, Any], blob: bytes) -> None:
-        self._heard = time.monotonic()
+        self._heard, self._heard_at = time.monotonic(), time.time()
         self._event(header, blob)
 
     def _closed(self, error: HostError) -> None:

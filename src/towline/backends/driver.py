@@ -16,12 +16,13 @@ from towline.agent.messages import Clock, read_ending, read_output
 from towline.backends.base import Guest, Report
 from towline.backends.channel import Channel
 from towline.backends.outbox import MANY, Outbox
+from towline.backends.silence import Silence
 from towline.backends.staging import Sending
 from towline.backends.tasks import Tasks
 from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, Nonsense
 from towline.hosts.base import Host
-from towline.model.events import MachineGone, ProcessEnded, ProcessStarted
+from towline.model.events import MachineGone, ProcessEnded, ProcessSilent, ProcessStarted
 from towline.model.job import Ending
 from towline.model.units import format_duration
 from towline.snapshot.blobs import BlobStore
@@ -34,7 +35,8 @@ _STOP_AGAIN_S = 15.0
 
 class Driver:
     """`report` takes facts, `on_hold` hears of processes that wait for their sisters, `on_probe` of
-    what the machine measured."""
+    what the machine measured; `listens` tells for how many seconds we have been awake, and whether
+    an error can be the machine's own silence."""
 
     def __init__(
         self,
@@ -46,6 +48,10 @@ class Driver:
         on_probe: Callable[["Driver", dict[str, Any]], None],
         probe_every_s: float,
         lost_after_s: float,
+        listens: Callable[["Driver", HostError], tuple[float, bool]] = lambda driver, error: (
+            time.monotonic(),
+            True,
+        ),
     ) -> None:
         self.name = host.name
         self.host = host
@@ -54,11 +60,11 @@ class Driver:
         self.report = report
         self.on_hold = on_hold
         self.on_probe = on_probe
+        self.listens = listens
+        self.silence = Silence()
         self.probe_every_s = probe_every_s
         self.lost_after_s = lost_after_s
         self.wanted: dict[str, Wanted] = {}
-        #: Keys that start so are this Engine's; set once it knows of every process it wants.
-        self.tidy_prefix = ""
         self.guest: Guest | None = None
         self.channel = Channel(
             host,
@@ -127,6 +133,11 @@ class Driver:
             if self.link is not None:
                 self._spawn(self._stop_now(self.link, [wanted]))
 
+    def give_up(self, key: str) -> None:
+        """Another attempt may be made; this one is only heard of, when its machine answers."""
+        if wanted := self.wanted.get(key):
+            wanted.given_up = True
+
     def let_go(self, key: str) -> None:
         wanted = self.wanted.get(key)
         if wanted is not None and not wanted.settled:
@@ -149,37 +160,31 @@ class Driver:
 
     async def _greet(self, link: Link) -> None:
         self._clock.set(link.hello)
+        self.silence.answered()
         self.forget_staged()
+        # What it has of ours comes before what else it could take: it may have been given up.
+        await self._reconcile(link, [w for w in self.wanted.values() if w.sent])
         answer, _ = await link.ask("probe")
         self.on_probe(self, answer["raw"])
         await link.ask("watch", every_s=self.probe_every_s)
-        await self._reconcile(link, [w for w in self.wanted.values() if w.sent])
-        await self._tidy(link, answer["raw"])
         for wanted in list(self.wanted.values()):
             if not wanted.sent:
                 self._outbox.offer(wanted)
         if self.guest is not None:
             await self.guest.greet(link)
 
-    async def _tidy(self, link: Link, raw: dict[str, Any]) -> None:
-        """Stop what runs there though nobody wants it: an attempt given up for lost, say."""
-        if not self.tidy_prefix:
-            return
-        running = [key for key in raw.get("jobs") or () if key.startswith(self.tidy_prefix)]
-        stale = [key for key in running if key not in self.wanted]
-        if stale:
-            await link.ask("stop", keys=stale)
-
     def _down(self, error: HostError) -> None:
         self.report(MachineGone(self.name))
+        self.silence.failed(*self.listens(self, error))
+        too_long = self.silence.exceeds(self.lost_after_s)
         for wanted in list(self.wanted.values()):
             if not wanted.sent:
                 # It never went out, so it can go elsewhere at once.
                 text = f"{self.name} went away before it started"
                 self._end(wanted, Ending(cause="void", text=text))
-            elif time.time() - self.channel.since > self.lost_after_s and not wanted.settled:
-                text = f"{self.name} has not answered for {format_duration(self.lost_after_s)}"
-                self.settle(wanted.key, Ending(cause="lost", text=text, ended=time.time()))
+            elif too_long and not wanted.settled:
+                text = f"{self.name} has not answered for {format_duration(self.silence.for_s)}"
+                self.report(ProcessSilent(wanted.job, wanted.attempt, wanted.rank, text))
 
     # --- making it true ----------------------------------------------------------------------
 
@@ -201,10 +206,12 @@ class Driver:
         elif state == "running":
             # Without a time it is still being prepared: its start will be told.
             if known.get("started"):
+                wanted.started = wanted.started and not wanted.given_up
+                wanted.given_up = False
                 self._started(wanted, known["started"])
-        elif state == "held":
+        elif state == "held" and not wanted.given_up:
             self._hold(wanted)
-        elif wanted.order is None and not wanted.started:
+        elif (wanted.order is None or wanted.given_up) and not wanted.started:
             self._spawn(self._stop_now(link, [wanted]))
         elif wanted.started:
             text = f"{self.name} answers, but knows nothing of it"
@@ -213,7 +220,7 @@ class Driver:
             self._outbox.offer(wanted)
 
     def _is_due(self, wanted: Wanted) -> bool:
-        return self.wanted.get(wanted.key) is wanted and not wanted.stop
+        return self.wanted.get(wanted.key) is wanted and not (wanted.stop or wanted.given_up)
 
     async def _stop_now(self, link: Link, some: list[Wanted]) -> None:
         """Forbid what has not started, stop what runs."""

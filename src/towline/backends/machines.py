@@ -1,22 +1,21 @@
 """The backend for machines: this one and those reached by ssh, in one or several clusters."""
 
 import asyncio
-import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
-from towline.agent.link import Link
 from towline.backends.base import Report
-from towline.backends.beside import run_beside
 from towline.backends.driver import Driver
+from towline.backends.insight import Insight
 from towline.backends.membership import Membership
+from towline.backends.silence import TICK_S, AwakeClock
 from towline.backends.tasks import Tasks
 from towline.backends.variables import process_variables, shared_variables
 from towline.backends.wanted import Wanted
-from towline.errors import AgentError, HostError, NotFound, Unreachable
+from towline.errors import AgentError, HostError, NoNetwork
 from towline.model.events import MachineRemoved, MachineSeen, ProcessEnded
 from towline.model.job import Ending, Job, key_of
 from towline.model.machine import Machine
@@ -27,14 +26,12 @@ from towline.probes.claims import claim_of
 from towline.probes.machine import closed_at, observe
 from towline.snapshot.blobs import BlobStore
 
-_READ = 256 * 1024
-
 
 def minute_of_week(local: time.struct_time) -> int:
     return (local.tm_wday * 24 + local.tm_hour) * 60 + local.tm_min
 
 
-class Machines:
+class Machines(Insight):
     queues_itself = False
 
     def __init__(
@@ -60,15 +57,10 @@ class Machines:
         #: (job, attempt) of those that are about to become one -> whether they are to stop instead.
         self._gathering: dict[tuple[int, int], bool] = {}
         self._tasks = Tasks("machines")
-        self._recovered = False
+        self._awake = AwakeClock(time.monotonic())
+        self._looks_at_clock = False
         #: Makes a machine known again that an earlier Engine used.
         self.find_machine: Callable[[str], None] = lambda machine: None
-
-    def recovered(self) -> None:
-        """Every process that should be somewhere is known now: what else runs is left over."""
-        self._recovered = True
-        for driver in self.drivers.values():
-            driver.tidy_prefix = f"{self.engine_id}-"
 
     # --- which machines ----------------------------------------------------------------------
 
@@ -93,7 +85,7 @@ class Machines:
         name = member.host.name
         self.members.setdefault(name, member)
         if name not in self.drivers:
-            driver = self.drivers[name] = Driver(
+            self.drivers[name] = Driver(
                 member.host,
                 member.root,
                 self.blobs,
@@ -102,10 +94,30 @@ class Machines:
                 self._probed,
                 self.probe_every_s,
                 member.lost_after_s,
+                self._listens,
             )
-            if self._recovered:
-                driver.tidy_prefix = f"{self.engine_id}-"
         self.drivers[name].channel.open()
+        if not self._looks_at_clock:
+            self._looks_at_clock = True
+            self._tasks.spawn(self._stay_awake(), lambda error: None)
+
+    async def _stay_awake(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._awake.tick(time.monotonic())
+
+    def _listens(self, driver: Driver, error: HostError) -> tuple[float, bool]:
+        """How long we have been awake, and whether an error can be the machine's own silence.
+
+        Where we have no network of our own, only others that answer say that we do.
+        """
+        others = (
+            other
+            for other in self.drivers.values()
+            if other is not driver and other.host.login() is not None
+        )
+        heard = any(other.link is not None for other in others)
+        return self._awake.tick(time.monotonic()), heard or not isinstance(error, NoNetwork)
 
     def leave(self, cluster: str) -> None:
         for name in [n for n, member in self.members.items() if cluster in member.clusters]:
@@ -124,6 +136,7 @@ class Machines:
 
     async def close(self) -> None:
         await asyncio.gather(*(driver.close() for driver in self.drivers.values()))
+        self._tasks.close()
 
     def _probed(self, driver: Driver, raw: dict[str, Any]) -> None:
         self._raw[driver.name], previous = raw, self._raw.get(driver.name)
@@ -213,7 +226,7 @@ class Machines:
         wants = []
         for rank, slot in enumerate(attempt.placement):
             driver = self.drivers.get(slot.machine)
-            if rank in attempt.endings:
+            if rank in attempt.heard():
                 continue
             if driver is None:
                 text = f"{slot.machine} is no longer part of {job.spec.cluster}"
@@ -231,6 +244,7 @@ class Machines:
                 sent=again,
                 started=bool(attempt.started),
                 stop=job.stop_asked,
+                given_up=rank in attempt.endings,
             )
             wants.append((driver, wanted))
         if gang:
@@ -300,7 +314,7 @@ class Machines:
         never_went = any(ending.cause == "void" for ending in job.attempt.endings.values())
         for rank, slot in enumerate(job.attempt.placement):
             driver = self.drivers.get(slot.machine)
-            if driver is None or rank in job.attempt.endings:
+            if driver is None or rank in job.attempt.heard():
                 continue
             key = key_of(self.engine_id, job.id, job.attempt.number, rank)
             wanted = driver.wanted.get(key)
@@ -313,76 +327,8 @@ class Machines:
     def conclude(self, job: Job) -> None:
         assert job.attempt is not None
         self._gangs.pop((job.id, job.attempt.number), None)
+        unheard = job.attempt.unheard()
         for rank, slot in enumerate(job.attempt.placement):
             if driver := self.drivers.get(slot.machine):
-                driver.let_go(key_of(self.engine_id, job.id, job.attempt.number, rank))
-
-    # --- looking into a job ------------------------------------------------------------------
-
-    async def _where(self, job: Job, rank: int) -> tuple[Link, str]:
-        if job.attempt is None:
-            raise NotFound(f"job {job.id} has not started yet", hint=f"tow why {job.id}")
-        if rank >= len(job.attempt.placement):
-            count = len(job.attempt.placement)
-            raise NotFound(
-                f"job {job.id} has {count} process{'es' if count > 1 else ''}, no number {rank}"
-            )
-        machine = job.attempt.placement[rank].machine
-        if machine not in self.drivers:
-            # An earlier Engine used it, and this one has had no need to yet.
-            self.find_machine(machine)
-        driver = self.drivers.get(machine)
-        if driver is None:
-            raise NotFound(
-                f"{machine}, where job {job.id} ran, is not part of any cluster any more"
-            )
-        return await driver.reach(), key_of(self.engine_id, job.id, job.attempt.number, rank)
-
-    def sending(self, job: Job) -> tuple[int, int] | None:
-        """How much of what the job needs is over there, and of how much, in bytes."""
-        names = {slot.machine for slot in job.attempt.placement} if job.attempt else set()
-        found = [
-            sending
-            for name in names
-            if name in self.drivers
-            for snapshot, sending in self.drivers[name].sending.items()
-            if snapshot in (job.spec.snapshot, job.spec.keep) and sending.total
-        ]
-        return (sum(s.sent for s in found), sum(s.total for s in found)) if found else None
-
-    async def read_log(
-        self, job: Job, rank: int, stream: str, offset: int, wait: bool
-    ) -> tuple[bytes, bool]:
-        link, key = await self._where(job, rank)
-        header, blob = await link.ask(
-            "read", key=key, stream=stream, offset=offset, limit=_READ, wait=wait
-        )
-        return blob, header["eof"]
-
-    async def log_size(self, job: Job, rank: int, stream: str) -> int:
-        link, key = await self._where(job, rank)
-        header, _ = await link.ask("read", key=key, stream=stream, offset=0, limit=0, wait=False)
-        size: int = header["size"]
-        return size
-
-    async def file_operation(
-        self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
-    ) -> tuple[dict[str, Any], bytes]:
-        link, key = await self._where(job, rank)
-        header, content = await link.ask(op, blob, key=key, **fields)
-        told = header.get("sha256")
-        if told is not None and hashlib.sha256(content).hexdigest() != told:
-            raise Unreachable(
-                f"{link.host.name}: a part of {fields.get('path')} arrived damaged",
-                hint="try again; if it happens often, its network or memory may be at fault",
-            )
-        return header, content
-
-    async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
-        link, key = await self._where(job, rank)
-        async for item in run_beside(link, key, argv):
-            yield item
-
-    async def tunnel(self, job: Job, rank: int) -> Link:
-        link, _ = await self._where(job, rank)
-        return link
+                key = key_of(self.engine_id, job.id, job.attempt.number, rank)
+                driver.give_up(key) if rank in unheard else driver.let_go(key)

@@ -29,5 +29,7 @@ class Wanted(Struct):
     kill: bool = False
     #: When the machine was last asked to stop it.
     asked_at: float = 0.0
+    #: Its machine was silent for too long. It is never started any more, only heard of.
+    given_up: bool = False
     #: Its end is settled here; it must only never run over there.
     settled: bool = False

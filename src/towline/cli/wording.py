@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from towline.cli.here import short_path
 from towline.cli.terminal import printable
 from towline.model.names import shown_cluster
@@ -63,11 +65,17 @@ def _whereabouts(view: dict[str, Any]) -> str:
 
 def ending(view: dict[str, Any]) -> str:
     """Why a job ended as it did, or why it waits."""
-    reason = printable(str(view.get("reason") or ""))
+    reason = printable(str(view.get("reason") or "")) + silence(view)
     code = view.get("exit_code")
     if reason or view["state"] != "failed" or code is None:
         return "" if reason == view["state"] else reason
     return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def silence(view: dict[str, Any]) -> str:
+    """For how long nothing has been heard of a job, to be added to why that is."""
+    since = view.get("silent_since")
+    return f"; silent for {format_duration(time.time() - since)}" if since else ""
 
 
 def duration(view: dict[str, Any], now: float | None = None) -> str:

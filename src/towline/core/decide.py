@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from towline.core import jobs
+from towline.core.given_up import Given, GivenUp, counts_again
 from towline.core.health import Health, Verdict
 from towline.core.scheduler import Scheduler, Waiting
 from towline.model.events import (
@@ -20,11 +22,13 @@ from towline.model.events import (
     Fact,
     Fed,
     FindAttempt,
+    GiveUpAsked,
     MachineGone,
     MachineRemoved,
     MachineSeen,
     Order,
     ProcessEnded,
+    ProcessSilent,
     ProcessStarted,
     Recovered,
     RetryAsked,
@@ -33,7 +37,7 @@ from towline.model.events import (
     StopAttempt,
     Submitted,
 )
-from towline.model.job import Attempt, Job, State
+from towline.model.job import SILENT, Attempt, Ending, Job, State
 from towline.model.request import Request
 
 
@@ -74,16 +78,19 @@ class Core:
         #: job -> when all of its processes had started, by our own clock.
         self._since: dict[int, float] = {}
         self.health = Health(self._since.get)
+        self._given_up = GivenUp()
         self._handlers: dict[type, Callable[[Any, float, Step], None]] = {
             Submitted: self._submitted,
             Fed: self._fed,
             StopAsked: self._stop_asked,
             RetryAsked: self._retry_asked,
+            GiveUpAsked: self._give_up_asked,
             Recovered: self._recovered,
             MachineSeen: lambda fact, now, step: self.scheduler.see(fact.machine),
             MachineGone: self._machine_gone,
             MachineRemoved: self._machine_removed,
             ProcessStarted: self._process_started,
+            ProcessSilent: self._process_silent,
             AttemptWaits: self._attempt_waits,
             ProcessEnded: self._process_ended,
         }
@@ -129,6 +136,7 @@ class Core:
                 self.scheduler.withdraw(job_id)
                 self._forget(job, step)
                 step.tell(job, job.reason)
+                self._go_on_without(job, step)
             else:
                 self._keep(job, step)
                 step.tell(job, "stop was asked for")
@@ -143,6 +151,16 @@ class Core:
             again = jobs.retried(ended)
             self._enqueue(again, step)
             step.tell(again, "retry was asked for")
+
+    def _give_up_asked(self, fact: GiveUpAsked, now: float, step: Step) -> None:
+        self._stop_asked(StopAsked((fact.id,)), now, step)
+        for rank, text in fact.silent.items():
+            job = self.jobs.get(fact.id)
+            if job is not None and job.attempt is not None:
+                ending = Ending(cause=SILENT, text=text, ended=now)
+                self._process_ended(
+                    ProcessEnded(job.id, job.attempt.number, rank, ending), now, step
+                )
 
     # --- what machines say -------------------------------------------------------------------
 
@@ -160,6 +178,23 @@ class Core:
             step.orders.append(FindAttempt(job))
             if job.state is State.STOPPING:
                 step.orders.append(StopAttempt(job))
+        for job, attempt, request in fact.given_up:
+            self._recovered_given_up(job, attempt, request, step)
+
+    def _recovered_given_up(self, job: Job, attempt: Attempt, request: Request, step: Step) -> None:
+        current = job.attempt is not None and job.attempt.number == attempt.number
+        over = not current or job.state not in (State.QUEUED, State.LOST)
+        over = over or len(attempt.placement) > 1
+        if current and job.state is State.QUEUED and job.id not in self.jobs:
+            # Of a batch: it is fed to the core before its turn, since it may be found again.
+            self._requests[job.id] = request
+            self.jobs[job.id] = job
+            self._queue(job, step)
+        given = Given(replace(job, attempt=attempt), request, over)
+        self._given_up.add(given)
+        step.orders.append(FindAttempt(given.job))
+        if over:
+            step.orders.append(StopAttempt(given.job))
 
     def _machine_gone(self, fact: MachineGone, now: float, step: Step) -> None:
         self.scheduler.gone(fact.name)
@@ -170,6 +205,7 @@ class Core:
         self.health.forget(fact.name)
 
     def _process_started(self, fact: ProcessStarted, now: float, step: Step) -> None:
+        self._take_up_again(fact.job, fact.attempt, fact.rank, fact.at, None, step)
         job = self._current(fact.job, fact.attempt)
         if job is not None and fact.node:
             job = jobs.on_node(job, fact.rank, fact.node)
@@ -184,6 +220,13 @@ class Core:
             self._keep(job, step)
             step.tell(job, f"running on {machines_of(job)}")
 
+    def _process_silent(self, fact: ProcessSilent, now: float, step: Step) -> None:
+        """Only where another attempt may be made is one given up; else it is waited for."""
+        job = self._current(fact.job, fact.attempt)
+        if job is not None and job.failures < job.spec.retries and not job.stop_asked:
+            ending = Ending(cause=SILENT, text=fact.text, ended=now)
+            self._process_ended(ProcessEnded(fact.job, fact.attempt, fact.rank, ending), now, step)
+
     def _attempt_waits(self, fact: AttemptWaits, now: float, step: Step) -> None:
         job = self._current(fact.job, fact.attempt)
         if job is None or job.state not in (State.STARTING, State.RUNNING):
@@ -196,8 +239,10 @@ class Core:
         self._keep(jobs.waiting_there(job, fact.reason), step)
 
     def _process_ended(self, fact: ProcessEnded, now: float, step: Step) -> None:
+        began = fact.ending.started or now
+        self._take_up_again(fact.job, fact.attempt, fact.rank, began, fact.ending, step)
         job = self._current(fact.job, fact.attempt)
-        if job is None or job.attempt is None or fact.rank in job.attempt.endings:
+        if job is None or job.attempt is None or fact.rank in job.attempt.heard():
             return
         job = jobs.with_ending(job, fact.rank, fact.ending)
         if len(job.attempt.endings) == len(job.attempt.placement):  # type: ignore[union-attr]
@@ -211,6 +256,27 @@ class Core:
             step.orders.append(StopAttempt(job))
         self._keep(job, step)
 
+    def _take_up_again(
+        self, job_id: int, attempt: int, rank: int, at: float, ending: Ending | None, step: Step
+    ) -> None:
+        """Hear what a machine says of an attempt that was given up while it was silent."""
+        given = self._given_up.get(job_id, attempt)
+        if given is None or rank not in given.attempt.unheard():
+            return
+        job = self.jobs.get(job_id, given.job)
+        if counts_again(given, job, ending):
+            self._given_up.drop(given)
+            self._requests[job_id] = given.request
+            job = jobs.found_again(job, at)
+            self.scheduler.adopt(self._waiting(job), given.attempt.placement, job.started or at)
+            self.health.started(job)
+            self._keep(job, step)
+            self._remember_attempt(job, step)
+            where = given.attempt.machine_of(rank)
+            step.tell(job, f"{where} answers again: attempt {attempt} is taken up")
+        elif ending is not None:
+            step.past.append((job_id, self._given_up.note(given, rank, ending)))
+
     # --- what follows ------------------------------------------------------------------------
 
     def _conclude(self, job: Job, now: float, step: Step) -> None:
@@ -221,6 +287,12 @@ class Core:
         self._started.pop(job.id, None)
         step.orders.append(Conclude(job))
         job = jobs.concluded(job, now)
+        assert job.attempt is not None
+        if job.attempt.unheard():
+            self._given_up.add(Given(job, self._requests[job.id]))
+            self._remember_attempt(job, step)
+            if len(job.attempt.placement) > 1:
+                self._go_on_without(job, step)
         if job.state.final:
             self._forget(job, step)
             step.tell(job, how_it_ended(job))
@@ -242,9 +314,17 @@ class Core:
             job = jobs.placed(self.jobs[placed.id], placed.placement)
             self._keep(job, step)
             self.health.started(job)
+            self._go_on_without(job, step)
             step.orders.append(StartAttempt(job))
             if not job.spec.batch:  # of these there are very many
                 step.tell(job, f"starting on {machines_of(job)}")
+
+    def _go_on_without(self, job: Job, step: Step) -> None:
+        """What was given up of it counts no more: it ends as soon as its machine can be told."""
+        for given in self._given_up.of(job.id):
+            if not given.over:
+                given.over = True
+                step.orders.append(StopAttempt(given.job))
 
     def _remember_attempt(self, job: Job, step: Step) -> None:
         if job.attempt is not None:

@@ -15,7 +15,7 @@ from math import log
 
 from msgspec import Struct, field
 
-from towline.model.job import Ending, Job
+from towline.model.job import SILENT, Ending, Job
 from towline.model.units import format_duration
 
 #: A failure is one at once if it comes so soon after the start.
@@ -30,7 +30,7 @@ MOST_ASIDE_S = 4 * 3600.0
 MOST_JOBS = 64
 MOST_KINDS = 1000
 #: Causes that say nothing about the machine.
-NO_WORD = frozenset({"stopped", "timeout", "void", "lost", "oom"})
+NO_WORD = frozenset({"stopped", "timeout", "void", "lost", "oom", SILENT})
 
 Kind = Hashable
 #: When a job's processes started, as far as they have.

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from towline.core.lifecycle import next_state
 from towline.model.grammar import parse_request
-from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
+from towline.model.job import SILENT, WANTED, Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Placement, Slot
 
 #: Causes that say: this process was never started, so starting it again is not running it twice.
@@ -99,7 +99,7 @@ def concluded(job: Job, now: float) -> Job:
     endings = job.attempt.endings
     if all(ending.ok for ending in endings.values()):
         return _final(job, "succeed", 0, "", endings, now)
-    if job.stop_asked:
+    if job.stop_asked and not job.attempt.unheard():
         code = next((e.code for e in endings.values() if e.code is not None), None)
         return _final(job, "halt", code, "stopped", endings, now)
     rank, culprit = _culprit(endings)
@@ -108,7 +108,7 @@ def concluded(job: Job, now: float) -> Job:
     reason = describe(culprit)
     if len(endings) > 1:
         reason = f"{process_name(job, rank)}: {reason}"
-    if job.failures < job.spec.retries:
+    if job.failures < job.spec.retries and not job.stop_asked:
         machine = job.attempt.placement[rank].machine
         return replace(
             job,
@@ -118,8 +118,27 @@ def concluded(job: Job, now: float) -> Job:
             avoid=tuple(dict.fromkeys((*job.avoid, machine))),
             reason=f"attempt {job.attempt.number} on {machine}: {reason}; trying again",
         )
-    happening = "lose" if culprit.cause == "lost" else "fail"
+    happening = "lose" if culprit.cause in ("lost", SILENT) else "fail"
     return _final(job, happening, exit_code_of(culprit), reason, endings, now)
+
+
+def found_again(job: Job, at: float) -> Job:
+    """Its attempt was given up, and its machine answers and has it: it goes on with that."""
+    assert job.attempt is not None
+    counted = job.state is State.QUEUED
+    started = job.attempt.started or at
+    state = next_state(job.state, "find")
+    return replace(
+        job,
+        state=next_state(state, "stop") if job.stop_asked else state,
+        started=started,
+        ended=None,
+        exit_code=None,
+        reason="",
+        results="",
+        failures=max(0, job.failures - counted),
+        attempt=replace(job.attempt, started=started, endings={}),
+    )
 
 
 def retried(job: Job) -> Job:

@@ -19,8 +19,9 @@ HAPPENINGS = (
     "fail",  # a process ended otherwise
     "stop",  # someone asked for it, or a sister process failed
     "halt",  # everything of it was stopped, as asked
-    "lose",  # a machine answered without it, or was silent for too long
+    "lose",  # a machine answered without it, or nobody waits any more for one that is silent
     "requeue",  # another attempt: a retry, or a start that never happened
+    "find",  # a machine that was silent answers, and has what was given up
 )
 
 TRANSITIONS: dict[tuple[State, str], State] = {
@@ -48,6 +49,9 @@ TRANSITIONS: dict[tuple[State, str], State] = {
     (S.STOPPING, "fail"): S.FAILED,
     (S.STOPPING, "lose"): S.LOST,
     (S.STOPPING, "requeue"): S.QUEUED,
+    # A machine that comes back has the last word, as long as no other attempt was placed.
+    (S.QUEUED, "find"): S.RUNNING,
+    (S.LOST, "find"): S.RUNNING,
     # `tow retry`
     (S.DONE, "requeue"): S.QUEUED,
     (S.FAILED, "requeue"): S.QUEUED,

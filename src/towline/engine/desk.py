@@ -25,6 +25,9 @@ from towline.hosts.ssh import needs_person
 from towline.model.job import Job, State, key_of, standing, view
 from towline.model.odd_text import original
 
+#: Jobs whose machines have something to say.
+_ACTIVE = (State.STARTING, State.RUNNING, State.STOPPING)
+
 
 class Desk:
     def __init__(self, engine: Engine, machines: Machines, paths: Paths) -> None:
@@ -61,7 +64,6 @@ class Desk:
                 self.clusters.find_machine(slot.machine)
         await self.engine.recover()
         self.batches.recover()
-        self.machines.recovered()
         self.results.resume()
         await self.forwards.restore(forwards)
         self.services.resume(unfinished)
@@ -102,7 +104,13 @@ class Desk:
     def why(self, job_id: int) -> dict[str, Any]:
         job = self.engine.job(job_id)
         if job.state is not State.QUEUED:
-            return {"text": _standing(job), "machines": []}
+            silent = self._silent(job) if job.state in _ACTIVE else {}
+            errors = {driver.name: driver.error.text for driver in silent.values() if driver.error}
+            return {
+                "text": _standing(job),
+                "machines": [{"machine": name, "reason": errors[name]} for name in errors],
+                "silent_since": self._unheard(job)["silent_since"],
+            }
         if job_id not in self.engine.core.jobs:
             return {"text": f"it waits for its turn in batch {job.spec.batch}", "machines": []}
         told = self.engine.core.scheduler.explain(job_id, self.engine.clock())
@@ -110,8 +118,8 @@ class Desk:
         for reason in told.reasons:
             for name in reason.machines:
                 driver = self.machines.drivers.get(name)
-                silent = driver.error.text if driver and driver.error else ""
-                reasons.append({"machine": name, "reason": silent or reason.text})
+                away = driver.error.text if driver and driver.error else ""
+                reasons.append({"machine": name, "reason": away or reason.text})
         reasons += [
             {"machine": driver.name, "reason": driver.error.text}
             for driver in self.machines.drivers.values()
@@ -123,17 +131,46 @@ class Desk:
 
     def seen(self, job: Job) -> dict[str, Any]:
         """A job as people see it; one whose machine is silent says so."""
-        shown = view(job)
-        if job.state in (State.STARTING, State.RUNNING, State.STOPPING) and not job.reason:
-            shown["reason"] = self.silence(job)
-        return shown
+        return {**view(job), **self._unheard(job)}
+
+    def _unheard(self, job: Job) -> dict[str, Any]:
+        """Since when nothing is heard of an active job, and why; None where it is heard of."""
+        silent = self._silent(job) if job.state in _ACTIVE else {}
+        since = [driver.channel.silent_since for driver in silent.values()]
+        found: dict[str, Any] = {"silent_since": min(filter(None, since), default=None)}
+        if silent:
+            found["reason"] = "; ".join(filter(None, (job.reason, self.silence(job))))
+        return found
 
     def silence(self, job: Job) -> str:
         """Why the machines of a job cannot be heard; empty when they can."""
-        slots = job.attempt.placement if job.attempt else ()
-        names = dict.fromkeys(slot.machine for slot in slots)
-        drivers = [self.machines.drivers.get(name) for name in names]
-        return "; ".join(driver.error.text for driver in drivers if driver and driver.error)
+        drivers = {driver.name: driver for driver in self._silent(job).values()}
+        return "; ".join(driver.error.text for driver in drivers.values() if driver.error)
+
+    def _silent(self, job: Job) -> dict[int, Driver]:
+        """Processes of a job that have not ended and whose machine does not answer."""
+        if job.attempt is None:
+            return {}
+        slots = enumerate(job.attempt.placement)
+        drivers = {rank: self.machines.drivers.get(slot.machine) for rank, slot in slots}
+        return {
+            rank: driver
+            for rank, driver in drivers.items()
+            if driver and driver.error and rank not in job.attempt.endings
+        }
+
+    async def stop(self, ids: list[int], now: bool, give_up: bool) -> None:
+        """Stop jobs; `give_up`: without waiting for machines that do not answer."""
+        await self.engine.stop(ids, now)
+        for job_id in ids if give_up else ():
+            job = self.engine.job(job_id)
+            silent = self._silent(job) if job.state in _ACTIVE and not job.spec.queue else {}
+            reasons = {
+                rank: f"given up, because {driver.name} does not answer"
+                for rank, driver in silent.items()
+            }
+            if reasons:
+                await self.engine.give_up(job_id, reasons)
 
     def detail(self, job_id: int) -> dict[str, Any]:
         job = self.engine.job(job_id)

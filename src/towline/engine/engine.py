@@ -24,6 +24,7 @@ from towline.model.events import (
     Fact,
     Fed,
     FindAttempt,
+    GiveUpAsked,
     MachineSeen,
     Order,
     Recovered,
@@ -98,8 +99,11 @@ class Engine:
 
     async def recover(self) -> None:
         """Take up every job that has not ended where an earlier Engine left it."""
-        jobs = self.store.unfinished()
-        await self.tell(Recovered(tuple((job, request_of(job.spec.request)) for job in jobs)))
+        jobs = tuple((job, request_of(job.spec.request)) for job in self.store.unfinished())
+        given_up = tuple(
+            (job, attempt, request_of(job.spec.request)) for job, attempt in self.store.given_up()
+        )
+        await self.tell(Recovered(jobs, given_up))
 
     async def run(self) -> None:
         while True:
@@ -212,6 +216,10 @@ class Engine:
             # Far back in a batch: the core does not know of it yet.
             self._facts.append(Fed(tuple((job, request_of(job.spec.request)) for job in waiting)))
         await self.tell(StopAsked(ids, now))
+
+    async def give_up(self, job_id: int, silent: dict[int, str]) -> None:
+        """Stop a job without waiting for processes whose machines do not answer."""
+        await self.tell(GiveUpAsked(job_id, silent))
 
     async def retry(self, ids: Iterable[int]) -> None:
         jobs = [self.job(job_id) for job_id in ids]

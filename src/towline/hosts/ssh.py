@@ -13,7 +13,7 @@ import os
 import shlex
 from collections.abc import Callable
 
-from towline.errors import HostError, Refused, Unreachable, Unusable
+from towline.errors import HostError, NoNetwork, Refused, Unreachable, Unusable
 from towline.hosts.ciphers import faster_ciphers
 
 #: Finds a python3 and hands over. It passes through the login shell (sh, bash, csh, fish alike),
@@ -127,7 +127,7 @@ def _denied(name: str, destination: str, last: str) -> HostError:
 
 
 def _no_such_name(name: str, destination: str, last: str) -> HostError:
-    return Unreachable(
+    return NoNetwork(
         f"{name}: there is no host of that name ({destination})",
         hint="check the spelling, ~/.ssh/config, and whether you are on the right network or VPN",
     )
@@ -137,6 +137,13 @@ def _no_answer(name: str, destination: str, last: str) -> HostError:
     return Unreachable(
         f"{name}: does not answer ({_tail(last)})",
         hint=f"is it switched on and reachable? try: ssh {destination} true",
+    )
+
+
+def _no_network(name: str, destination: str, last: str) -> HostError:
+    return NoNetwork(
+        f"{name}: cannot be reached from here ({_tail(last)})",
+        hint="is this machine on the right network or VPN?",
     )
 
 
@@ -150,7 +157,7 @@ _SIGNS: tuple[tuple[str, Callable[[str, str, str], HostError]], ...] = (
     ("Connection refused", _no_answer),
     ("Connection timed out", _no_answer),
     ("No route to host", _no_answer),
-    ("Network is unreachable", _no_answer),
+    ("Network is unreachable", _no_network),
     ("Connection closed", _no_answer),
     ("Connection reset", _no_answer),
     ("timed out", _no_answer),

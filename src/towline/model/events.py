@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from towline.model.job import Ending, Job, JobSpec
+from towline.model.job import Attempt, Ending, Job, JobSpec
 from towline.model.machine import Machine
 from towline.model.request import Request
 
@@ -33,10 +33,20 @@ class RetryAsked(Struct, frozen=True):
     jobs: tuple[tuple[Job, Request], ...]
 
 
+class GiveUpAsked(Struct, frozen=True):
+    """Stop a job without waiting for the machines of some processes, which do not answer."""
+
+    id: int
+    #: rank -> why it is not heard of.
+    silent: dict[int, str]
+
+
 class Recovered(Struct, frozen=True):
     """After a restart: every job that has not ended, as the store remembers it."""
 
     jobs: tuple[tuple[Job, Request], ...]
+    #: Attempts that were given up and are still unheard of, each with its job as it is now.
+    given_up: tuple[tuple[Job, Attempt, Request], ...] = ()
 
 
 class MachineSeen(Struct, frozen=True):
@@ -58,6 +68,15 @@ class ProcessStarted(Struct, frozen=True):
     at: float
     #: Where, if its cluster chose that.
     node: str = ""
+
+
+class ProcessSilent(Struct, frozen=True):
+    """The machine of a process has been silent for so long that another attempt may be made."""
+
+    job: int
+    attempt: int
+    rank: int
+    text: str
 
 
 class AttemptWaits(Struct, frozen=True):
@@ -84,11 +103,13 @@ Fact = (
     | Fed
     | StopAsked
     | RetryAsked
+    | GiveUpAsked
     | Recovered
     | MachineSeen
     | MachineGone
     | MachineRemoved
     | ProcessStarted
+    | ProcessSilent
     | AttemptWaits
     | ProcessEnded
 )

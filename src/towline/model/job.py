@@ -118,12 +118,17 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
         return f"JobSpec({self.title or ' '.join(self.argv)!r} on {self.cluster})"
 
 
+#: Cause of an end that is none: the machine was silent for too long, and the attempt was given up.
+SILENT = "silent"
+
+
 class Ending(Struct, frozen=True, omit_defaults=True):
     """How one process ended, as its supervisor recorded it."""
 
     code: int | None = None
     signal: int | None = None
-    #: stopped, timeout, oom, not_found, not_executable, setup, snapshot, no_space, void, lost
+    #: stopped, timeout, oom, not_found, not_executable, setup, snapshot, no_space, void, lost,
+    #: silent (given up, and its machine still owes its word)
     cause: str = ""
     text: str = ""
     started: float = 0.0
@@ -152,6 +157,14 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     def machine_of(self, rank: int) -> str:
         """What people call the machine that a process runs on."""
         return self.nodes.get(rank) or self.placement[rank].machine
+
+    def heard(self) -> set[int]:
+        """Processes whose end is certain."""
+        return self.endings.keys() - set(self.unheard())
+
+    def unheard(self) -> list[int]:
+        """Processes that were given up, and whose machines have not said what became of them."""
+        return [rank for rank, ending in self.endings.items() if ending.cause == SILENT]
 
     def machines(self) -> list[str]:
         """Of all its processes, each once."""

@@ -19,9 +19,10 @@ _INSERT = (
 )
 #: Attempts that others will follow.
 _REMEMBER = (
-    "INSERT OR REPLACE INTO attempts "
+    "INSERT INTO attempts (job, number, body) "
     "SELECT id, json_extract(CAST(attempt AS TEXT), '$.number'), attempt FROM jobs "
-    "WHERE id BETWEEN ? AND ? AND attempt IS NOT NULL AND state IN ({})"
+    "WHERE id BETWEEN ? AND ? AND attempt IS NOT NULL AND state IN ({}) "
+    "ON CONFLICT (job, number) DO UPDATE SET body = excluded.body"
 )
 _AGAIN = (
     "UPDATE jobs SET state='queued', started=NULL, ended=NULL, exit_code=NULL, reason='', "

@@ -81,6 +81,11 @@ MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE brought (job INTEGER PRIMARY KEY, body BLOB NOT NULL);
     """,
+    # 6: attempts that were given up, and whose machines still owe their word
+    """
+    ALTER TABLE attempts ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX attempts_given_up ON attempts (job) WHERE given_up;
+    """,
 )
 
 

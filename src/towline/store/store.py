@@ -100,8 +100,11 @@ class Store:
             self._db.executemany(INSERT, inserts)
             self._db.executemany(UPDATE, updates)
             self._db.executemany(
-                "INSERT OR REPLACE INTO attempts VALUES (?,?,?)",
-                [(job, attempt.number, encode(attempt)) for job, attempt in past],
+                "INSERT OR REPLACE INTO attempts VALUES (?,?,?,?)",
+                [
+                    (job, attempt.number, encode(attempt), bool(attempt.unheard()))
+                    for job, attempt in past
+                ],
             )
             self._db.executemany("INSERT INTO submissions VALUES (?,?,?)", submissions)
             self._db.executemany(_REMEMBER_BROUGHT, brought)
@@ -193,6 +196,14 @@ class Store:
             "SELECT body FROM attempts WHERE job=? AND number=?", (job_id, number)
         ).fetchone()
         return decode_attempt(row[0]) if row else None
+
+    def given_up(self) -> list[tuple[Job, Attempt]]:
+        """Attempts that were given up and are still unheard of, each with its job."""
+        rows = self._reader.execute(
+            "SELECT job, body FROM attempts WHERE given_up ORDER BY job, number"
+        ).fetchall()
+        found = [(self.job(job_id), decode_attempt(body)) for job_id, body in rows]
+        return [(job, attempt) for job, attempt in found if job is not None]
 
     def submission(self, key: str) -> range:
         """The jobs that were accepted under a key; none if it never arrived."""

@@ -6,19 +6,25 @@ from towline.cli.engine import Engine
 from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.terminal import say, say_json, tell
+from towline.cli.wording import machines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 EXAMPLES = """
 tow stop 12
 tow stop 12 13 14-20
 tow stop all
 tow stop --now 12
+tow stop --give-up 12
 """
 
 
 def parser() -> Parser:
     parser = Parser(
         "stop",
-        "[--now] [--json] JOBS...",
+        "[--now] [--give-up] [--json] JOBS...",
         "Stop jobs: TERM to all their processes, and KILL to those that are still there later.\n"
         "`all` stops all that is active. Asked again, it asks the machines again.",
         EXAMPLES,
@@ -26,6 +32,12 @@ def parser() -> Parser:
     parser.add_argument("jobs", nargs="+", metavar="JOBS", help=f"{JOBS_HELP}; or `all`")
     parser.add_argument(
         "--now", action="store_true", help="KILL at once, without the time to end by themselves"
+    )
+    parser.add_argument(
+        "--give-up",
+        action="store_true",
+        help="do not wait for machines that do not answer: such a job counts as lost, and is told "
+        "to stop should its machine ever come back",
     )
     parser.add_json()
     return parser
@@ -36,7 +48,7 @@ def main(args: list[str]) -> int:
     engine = Engine()
     numbers, batches = split(engine, options.jobs)
     # The Engine's API never means "all" by "none": without a number there is nothing to do.
-    stopping = {"ids": numbers, "now": options.now}
+    stopping = {"ids": numbers, "now": options.now, "give_up": options.give_up}
     answer = (
         engine.call("POST", "/v1/jobs/stop", stopping, repeat=True) if numbers else {"jobs": []}
     )
@@ -49,9 +61,17 @@ def main(args: list[str]) -> int:
     elif not (numbers or batches):
         say("no job is active")
     else:
-        lines = [f"job {job['id']} {job['state']}" for job in answer["jobs"]]
+        lines = [_line(job) for job in answer["jobs"]]
         say("\n".join([*lines, *(f"batch {name} stopping" for name in batches)]))
     return _unknown(answer.get("unknown") or [], options.jobs)
+
+
+def _line(job: dict[str, Any]) -> str:
+    line = f"job {job['id']} {job['state']}"
+    if not job.get("silent_since"):
+        return line
+    later = f"{machines(job)} does not answer; it is told as soon as it does"
+    return f"{line}: {later} (tow stop --give-up {job['id']} does not wait)"
 
 
 def _unknown(numbers: list[int], named: list[str]) -> int:

@@ -7,6 +7,7 @@ from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import printable, say, say_json
+from towline.cli.wording import silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def main(args: list[str]) -> int:
     if options.json:
         say_json(answer)
         return 0
-    say("\n".join(map(printable, str(answer["text"]).splitlines())))
+    text = str(answer["text"]) + silence(answer)
+    say("\n".join(map(printable, text.splitlines())))
     machines = answer.get("machines") or []
     if machines:
         say("")

@@ -31,6 +31,8 @@ class Ids(msgspec.Struct):
 
 class Stop(Ids):
     now: bool = False
+    #: Do not wait for machines that do not answer.
+    give_up: bool = False
 
 
 @post("/v1/run", status_code=200)
@@ -181,9 +183,9 @@ async def stop(request: Request[Any, Any, Any]) -> Response[bytes]:
     known = [job_id for job_id in asked.ids if desk.engine.knows(job_id)]
     if asked.ids and not known:
         desk.engine.job(asked.ids[0])
-    await desk.engine.stop(known, asked.now)
+    await desk.stop(known, asked.now, asked.give_up)
     unknown = sorted(set(asked.ids) - set(known))
-    stopped = [view(desk.engine.job(job_id)) for job_id in known]
+    stopped = [desk.seen(desk.engine.job(job_id)) for job_id in known]
     return answer({"jobs": stopped, "unknown": unknown})
 
 
