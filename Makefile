@@ -24,9 +24,11 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(READY) parts
+# make bench ONLY=batch REPEAT=10
+bench: $(READY)
+	@bash .ci/parts bench
 	$(BIN)/python -m pip install -q --group bench
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/run.py $(ONLY) $(if $(REPEAT),--repeat $(REPEAT))
 
 # Proof by repetition: jobs run while whatever runs them is killed. make soak MINUTES=180, or KILLS=2000
 MINUTES ?= 10

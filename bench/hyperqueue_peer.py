@@ -60,6 +60,6 @@ def many_echoes(count: int, output: str) -> Job:
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory(prefix="hq-", dir="/var/tmp") as folder:
+    with TemporaryDirectory(prefix="hq-") as folder:
         output = sys.argv[4] if len(sys.argv) > 4 else ""
         print(rate(*map(int, sys.argv[1:4]), folder=folder, output=output))

@@ -2,10 +2,8 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +11,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+
+from rested_disk import folder, rested_disk  # noqa: E402
 
 from testbed.hosts import Hosts  # noqa: E402
 from testbed.leftovers import stop_all  # noqa: E402
@@ -122,12 +122,9 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def a_lab() -> Iterator[Lab]:
-    """A warm lab; its hosts, its Engine and its files are gone afterwards."""
-    # A short path: that of a unix socket has room for some 100 characters.
-    # All of a benchmark is here and not in /tmp, where tests delete files by the thousand: ext4 is
-    # slow to make new ones beside those.
-    home = Path(tempfile.mkdtemp(prefix="tow-bench-", dir="/var/tmp"))
-    try:
+    """A warm lab; its hosts and its Engine are gone afterwards, its files with the disk."""
+    with rested_disk():
+        home = folder("lab-")
         with Hosts(count=len(MACHINES), inner=False) as hosts:
             lab = Lab(hosts, home)
             try:
@@ -136,5 +133,3 @@ def a_lab() -> Iterator[Lab]:
                     yield lab
             finally:
                 stop_all(home)
-    finally:
-        shutil.rmtree(home)

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from tempfile import TemporaryDirectory
 
 from lab import TOW, Lab, a_lab
+from rested_disk import folder
 from verdict import Verdict
 
 ROUNDS = 30
@@ -55,16 +55,16 @@ def first_output_ms(lab: Lab, argv: Sequence[str]) -> float:
 @contextlib.contextmanager
 def open_connection(lab: Lab) -> Iterator[list[str]]:
     """The words that run a command on the host over a connection that is open already."""
-    with TemporaryDirectory(prefix="mux-", dir="/var/tmp") as folder:
-        ssh = ["ssh", "-F", str(lab.hosts.ssh_config), "-o", f"ControlPath={folder}/%n"]
-        master = [*ssh, "-o", "ControlMaster=yes", "-o", "ControlPersist=yes", "-fN", HOST]
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        # It stays in the background and would hold a pipe open.
-        subprocess.run(master, check=True, timeout=30, stderr=subprocess.DEVNULL, **quiet)
-        try:
-            yield [*ssh, HOST]
-        finally:
-            subprocess.run([*ssh, "-O", "exit", HOST], capture_output=True, timeout=30)
+    place = folder("mux-")
+    ssh = ["ssh", "-F", str(lab.hosts.ssh_config), "-o", f"ControlPath={place}/%n"]
+    master = [*ssh, "-o", "ControlMaster=yes", "-o", "ControlPersist=yes", "-fN", HOST]
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    # It stays in the background and would hold a pipe open.
+    subprocess.run(master, check=True, timeout=30, stderr=subprocess.DEVNULL, **quiet)
+    try:
+        yield [*ssh, HOST]
+    finally:
+        subprocess.run([*ssh, "-O", "exit", HOST], capture_output=True, timeout=30)
 
 
 def interleaved(measures: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:

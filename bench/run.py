@@ -1,13 +1,13 @@
-"""All benchmarks, or the named ones, and one table at the end: python bench/run.py [NAME...]"""
+"""All benchmarks, or the named ones, and a table at the end: bench/run.py [NAME...] [--repeat N]"""
 
 import argparse
 import importlib
 import os
 import time
+from collections.abc import Sequence
 
 from verdict import Verdict
 
-# A disk that has just lost many files is slow to make new ones: those of `transfer` go last.
 NAMES = ("latency", "throughput", "scheduler", "batch", "transfer")
 #: From the shortest to the longest queue, a decision may become this much dearer: noise of a
 #: shared machine and of memory caches, where a scan would make it a thousand times.
@@ -46,9 +46,25 @@ def cpu_ticks() -> tuple[int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
-    names = parser.parse_args().names or NAMES
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="all of it N times")
+    chosen = parser.parse_args()
+    names = chosen.names or NAMES
     if unknown := set(names) - set(NAMES):
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    rounds = [run(names) for _ in range(chosen.repeat)]
+    if chosen.repeat > 1:
+        for place, verdict in enumerate(rounds[0]):
+            values = sorted(found[place].value for found in rounds)
+            held = sum(found[place].holds for found in rounds)
+            span = f"{values[0]:.2f} to {values[-1]:.2f} {verdict.unit}"
+            print(
+                f"{verdict.what:44} {span:>20} {verdict.target:>14}  {held} of {len(rounds)} hold"
+            )
+    return 0 if all(verdict.holds for found in rounds for verdict in found) else 1
+
+
+def run(names: Sequence[str]) -> list[Verdict]:
+    """Run these benchmarks once, and print what came of it."""
     others = used_by_others()
     found = []
     for name in names:
@@ -58,8 +74,8 @@ def main() -> int:
     if others > BUSY:
         # A program of many processes gets more of a busy machine than one of a single process.
         print("NOT a fair comparison: run it again on a quiet machine")
-    print(*found, sep="\n")
-    return 0 if all(verdict.holds for verdict in found) else 1
+    print(*found, sep="\n", end="\n\n")
+    return found
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from lab import CPUS, MACHINES, Lab, a_lab, measured_environment
+from rested_disk import folder, rested_disk
 from verdict import Verdict
 
 JOBS = 10_000
@@ -46,15 +46,14 @@ def hyperqueue(count: int, output: Path | None = None) -> float:
     """
     words = [str(HERE / "hyperqueue_peer.py"), str(count), str(len(MACHINES)), str(CPUS)]
     words += [str(output)] if output else []
-    with TemporaryDirectory(prefix="hq-", dir="/var/tmp") as folder:
-        ran = subprocess.run(
-            [sys.executable, *words],
-            # Its workers leave folders behind.
-            env=measured_environment() | {"TMPDIR": folder},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+    ran = subprocess.run(
+        [sys.executable, *words],
+        # Its workers leave folders behind.
+        env=measured_environment() | {"TMPDIR": str(folder("hq-"))},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     if ran.returncode:
         raise RuntimeError(f"HyperQueue failed:\n{ran.stdout}{ran.stderr}")
     return float(ran.stdout.split()[-1])
@@ -73,35 +72,36 @@ def gnu_parallel(lab: Lab, count: int) -> float | None:
     program = shutil.which("parallel")
     if program is None:
         return None
-    with TemporaryDirectory(prefix="par-", dir="/var/tmp") as folder:
-        ssh = f"ssh -F {lab.hosts.ssh_config} -o ControlMaster=auto -o ControlPath={folder}/%n"
-        logins = [f"--sshlogin={CPUS}/{ssh} {name}" for name in MACHINES]
-        words = [program, *logins, "true", ":::"]
-        env = measured_environment() | {"HOME": folder, "PARALLEL_HOME": folder}
-        try:
-            for name in MACHINES:
-                master = [*ssh.split(), "-o", "ControlPersist=60", name, "true"]
-                subprocess.run(master, check=True, timeout=30)
-            began = time.perf_counter()
-            numbers = [str(number) for number in range(count)]
-            subprocess.run([*words, *numbers], env=env, check=True, timeout=60, capture_output=True)
-            return count / (time.perf_counter() - began)
-        finally:
-            for name in MACHINES:
-                subprocess.run([*ssh.split(), "-O", "exit", name], capture_output=True)
+    place = folder("par-")
+    ssh = f"ssh -F {lab.hosts.ssh_config} -o ControlMaster=auto -o ControlPath={place}/%n"
+    logins = [f"--sshlogin={CPUS}/{ssh} {name}" for name in MACHINES]
+    words = [program, *logins, "true", ":::"]
+    env = measured_environment() | {"HOME": str(place), "PARALLEL_HOME": str(place)}
+    try:
+        for name in MACHINES:
+            master = [*ssh.split(), "-o", "ControlPersist=60", name, "true"]
+            subprocess.run(master, check=True, timeout=30)
+        began = time.perf_counter()
+        numbers = [str(number) for number in range(count)]
+        subprocess.run([*words, *numbers], env=env, check=True, timeout=60, capture_output=True)
+        return count / (time.perf_counter() - began)
+    finally:
+        for name in MACHINES:
+            subprocess.run([*ssh.split(), "-O", "exit", name], capture_output=True)
 
 
 def main(count: int = JOBS) -> list[Verdict]:
     """Measure all on the same work, one after the other, in this run."""
     print(f"throughput: {count:,} jobs `true`, {len(MACHINES)} machines of {CPUS} CPUs")
-    with a_lab() as lab:
-        before = lab.peak_mb()
-        bare = [bare_loop(BARE_JOBS)]
-        ours = towline(lab, count)
-        memory = lab.peak_mb()
-        parallel = gnu_parallel(lab, PARALLEL_JOBS)
-    bare.append(bare_loop(BARE_JOBS))
-    theirs = hyperqueue(count)
+    with rested_disk():
+        with a_lab() as lab:
+            before = lab.peak_mb()
+            bare = [bare_loop(BARE_JOBS)]
+            ours = towline(lab, count)
+            memory = lab.peak_mb()
+            parallel = gnu_parallel(lab, PARALLEL_JOBS)
+        bare.append(bare_loop(BARE_JOBS))
+        theirs = hyperqueue(count)
     bare.append(bare_loop(BARE_JOBS))
     loop = sorted(bare)[1]
     rates = {"towline": ours, "HyperQueue": theirs, "bare loop": loop, "GNU parallel": parallel}

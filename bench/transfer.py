@@ -12,7 +12,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from random import Random
 from typing import Any
 
 import uvloop
+from rested_disk import folder, rested_disk
 from verdict import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -244,18 +244,16 @@ def main(rounds: int = ROUNDS) -> list[Verdict]:
     """Measure both, on one host of its own."""
     if not shutil.which("rsync"):
         raise SystemExit("transfer: there is no rsync to compare with; install it")
-    beside = Path(tempfile.mkdtemp(prefix="tow-bench-", dir="/var/tmp"))
     before = os.environ.get("TOWLINE_SSH_CONFIG")
     try:
-        with Hosts(count=1, inner=False) as hosts:
+        with rested_disk(), Hosts(count=1, inner=False) as hosts:
             os.environ["TOWLINE_SSH_CONFIG"] = str(hosts.ssh_config)
             run: Callable[..., list[Verdict]] = uvloop.run
-            return run(measure(hosts, beside, rounds))
+            return run(measure(hosts, folder("transfer-"), rounds))
     finally:
         os.environ.pop("TOWLINE_SSH_CONFIG", None)
         if before is not None:
             os.environ["TOWLINE_SSH_CONFIG"] = before
-        shutil.rmtree(beside)
 
 
 if __name__ == "__main__":
