@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.waiting import wait_until
+from towline.agent.remote import claims
 
 from .driver import Driver
 
@@ -71,3 +73,14 @@ def processes_of(root: Path) -> dict[int, bytes]:
         if command and (bytes(root) in command or ours in environ):
             found[int(name)] = command
     return found
+
+
+@pytest.fixture
+def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What /tmp is to the agents of a test."""
+    # Not below tmp_path, which other users may not enter.
+    base = Path(tempfile.mkdtemp(prefix="tow-claims-", dir="/tmp"))
+    base.chmod(0o1777)
+    monkeypatch.setattr(claims, "BASE", str(base))
+    yield base
+    shutil.rmtree(base)

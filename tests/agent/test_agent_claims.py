@@ -1,11 +1,7 @@
 """Claims: what one user's job was granted, every other agent on the machine sees at once."""
 
-import json
 import os
-import shutil
 import signal
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,17 +28,6 @@ os.setgid({uid}); os.setuid({uid})
 main({root!r})
 """
 NewUser = Callable[[int], Driver]
-
-
-@pytest.fixture
-def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """What /tmp is to the agents of a test."""
-    # Not below tmp_path, which other users may not enter.
-    base = Path(tempfile.mkdtemp(prefix="tow-claims-", dir="/tmp"))
-    base.chmod(0o1777)
-    monkeypatch.setattr(claims, "BASE", str(base))
-    yield base
-    shutil.rmtree(base)
 
 
 @pytest.fixture
@@ -227,111 +212,35 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-# What stands in the folders, by whomever
-
-
-def write(base: Path, uid: int, name: str, content: str, owner: int | None = None) -> int:
-    """A claim of a user that is held for as long as the returned file is open."""
-    folder = base / f"{claims.PREFIX}{uid}"
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o755)
-    os.chown(folder, uid, uid)
-    (folder / name).write_text(content)
-    os.chown(folder / name, *[uid if owner is None else owner] * 2)
-    fd = os.open(folder / name, os.O_RDONLY)
-    claims.fcntl.flock(fd, claims.fcntl.LOCK_EX)
-    return fd
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "nonsense",
-        "[" * 4000,
-        "[]",
-        '{"cpus": "many"}',
-        '{"cpus": NaN}',
-        '{"cpus": 1e300}',
-        '{"cpus": true}',
-        '{"mem_mb": -1}',
-        '{"gpus": [-1]}',
-        '{"gpus": [0.5]}',
-        '{"gpus": {"0": 1}}',
-        json.dumps({"gpus": list(range(65))}),
-        json.dumps({"cpus": 1, "more": "x" * 5000}),
-        '{"pid": 1.5}',
-    ],
-)
-def test_what_is_not_a_claim_is_passed_over(base: Path, content: str) -> None:
-    fd = write(base, ANN, "e-1-1-0", content)
-    good = write(base, BOB, "f-1-1-0", '{"cpus": 1, "argv": "secret"}')
-    (claim,) = claims.everybody()
-    assert claim["user"] == str(BOB)
-    assert "argv" not in claim
-    os.close(fd)
-    os.close(good)
-
-
-def test_a_claim_counts_only_for_the_user_who_owns_file_and_folder(base: Path) -> None:
-    held = [write(base, ANN, "e-1-1-0", '{"cpus": 1}', owner=BOB)]
-    squat = base / f"{claims.PREFIX}{BOB}"
-    squat.mkdir()
-    os.chown(squat, ANN, ANN)
-    held.append(write(base, ANN, "e-2-1-0", '{"cpus": 2}'))
-    os.link(squat.with_name(f"{claims.PREFIX}{ANN}") / "e-2-1-0", squat / "e-2-1-0")
-    (base / f"{claims.PREFIX}9999").symlink_to(base / f"{claims.PREFIX}{ANN}")
-    (base / f"{claims.PREFIX}{ANN}" / "e-3-1-0").symlink_to("e-2-1-0")
-    os.mkfifo(base / f"{claims.PREFIX}{ANN}" / "e-4-1-0")
-    assert [claim["key"] for claim in claims.everybody()] == ["e-2-1-0"]
-    (base / f"{claims.PREFIX}{ANN}").chmod(0o777)
-    assert claims.everybody() == []
-    for fd in held:
-        os.close(fd)
-
-
-def test_an_unlocked_claim_is_over_and_is_removed_after_a_while(base: Path) -> None:
-    os.close(write(base, os.getuid(), "e-1-1-0", '{"cpus": 1}'))
-    os.close(write(base, ANN, "f-1-1-0", '{"cpus": 1}'))
-    file = base / f"{claims.PREFIX}{os.getuid()}" / "e-1-1-0"
-    assert claims.everybody() == []
-    assert file.exists()
-    old = time.time() - 2 * claims.OVER_FOR_S
-    os.utime(file, (old, old))
-    assert claims.everybody() == []
-    assert not file.exists()
-
-
-def test_claims_are_not_shown_where_others_could_remove_or_replace_them(base: Path) -> None:
-    grant = claims.Grant("e-1-1-0", {"cpus": 1})
-    base.chmod(0o777)
-    grant.show()
-    assert list(base.iterdir()) == []
-    base.chmod(0o1777)
-    elsewhere = base / "elsewhere"
-    elsewhere.mkdir()
-    own = base / f"{claims.PREFIX}{os.getuid()}"
-    own.symlink_to(elsewhere)
-    grant.show()
-    assert list(elsewhere.iterdir()) == []
-    own.unlink()
-    own.mkdir()
-    os.chown(own, ANN, ANN)
-    grant.show()
-    assert list(own.iterdir()) == []
-
-
-def test_a_claim_that_was_tidied_away_is_shown_again(base: Path) -> None:
-    grant = claims.Grant("e-1-1-0", {"cpus": 1})
-    grant.show()
-    file = base / f"{claims.PREFIX}{os.getuid()}" / "e-1-1-0"
-    assert file.stat().st_mode & 0o777 == 0o644
-    file.unlink()
-    assert claims.everybody() == []
-    grant.touch()
-    assert [claim["key"] for claim in claims.everybody()] == ["e-1-1-0"]
-    grant.release()
-    assert not file.exists()
+@pytest.mark.parametrize("squat", ["folder", "file", "link"])
+def test_nobody_hides_the_claims_of_another_by_taking_the_name_of_their_folder(
+    agent_of: NewUser, base: Path, squat: str
+) -> None:
+    ann, bob = agent_of(ANN), agent_of(BOB)
+    own = base / f"{claims.PREFIX}{ANN}"
+    assert ann.call("probe")["raw"]["in_the_way"] is None
+    if squat == "folder":
+        own.mkdir()
+    elif squat == "file":
+        own.touch()
+    else:
+        own.symlink_to(base)
+    os.chown(own, BOB, BOB, follow_symlinks=False)
+    run_long(ann, "e-1-1-0", GPU_0)
+    assert [(claim["user"], claim["key"]) for claim in seen_by(bob)] == [(str(ANN), "e-1-1-0")]
+    assert bob.run("f-1-1-0", "true", claim=GPU_0)["cause"] == "void"
+    # Her next job, and her other Engine, use the same folder.
+    other = agent_of(ANN)
+    run_long(ann, "e-2-1-0", {"cpus": 1, "gpus": [1]})
+    run_long(other, "g-1-1-0", {"cpus": 1, "gpus": [2]})
+    (folder,) = base.glob(f"{claims.PREFIX}{ANN}-*")
+    assert len(list(folder.iterdir())) == 3
+    told = {"path": str(own), "user": str(BOB)}
+    assert ann.call("probe")["raw"]["in_the_way"] == told
+    assert bob.call("probe")["raw"]["in_the_way"] is None
+    stop(ann, "e-1-1-0", "e-2-1-0")
+    stop(other, "g-1-1-0")
+    assert seen_by(bob) == []
 
 
 def test_the_command_does_not_inherit_the_claim(agent_of: NewUser) -> None:

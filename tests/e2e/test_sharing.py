@@ -111,6 +111,30 @@ def test_what_another_was_granted_counts_before_it_is_used_and_says_whose_it_is(
     assert ended(tow, second)["state"] == "done"
 
 
+def test_who_sits_on_the_name_of_anothers_claims_hides_nothing_and_is_named(
+    tow: Tow, neighbour: Tow, hosts: Hosts
+) -> None:
+    hosts.set_gpus("h1", [GTX_1070])
+    tmp = hosts.root("h1") / "tmp"
+    submit(tow, "-c", "lab", "sh", "-c", "id -u > /tmp/worker")
+    wait_until(lambda: (tmp / "worker").exists() and (tmp / "worker").read_text())
+    uid = (tmp / "worker").read_text().strip()
+    shutil.rmtree(tmp / f".towline-claims-{uid}", ignore_errors=True)
+    squat = tmp / f".towline-claims-{uid}"
+    squat.mkdir()
+    shutil.chown(squat, int(uid) + 1)
+    first = submit(tow, "-c", "lab", "--gpus", "1", "sleep", "300")
+    wait_for(tow, first, "running")
+    second = submit(neighbour, "-c", "lab", "--gpus", "1", "true")
+    wait_until(lambda: "by jobs of worker" in why(neighbour, second))
+    said = tow("doctor", "-c", "lab")
+    assert said.returncode == 0
+    assert f"claims: /tmp/{squat.name} belongs to " in said.stdout
+    tow("stop", str(first))
+    assert ended(neighbour, second)["state"] == "done"
+    squat.rmdir()
+
+
 def test_who_asked_for_the_whole_machine_has_it_among_all_users(
     tow: Tow, neighbour: Tow, hosts: Hosts
 ) -> None:

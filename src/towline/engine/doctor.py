@@ -60,6 +60,8 @@ async def examine_machine(driver: Driver, is_access_node: bool = False) -> Async
         yield _gpu_tool(driver, raw)
     yield _disk(driver, raw, hello)
     yield _clock(driver, clock_s)
+    if isinstance(raw.get("in_the_way"), dict):
+        yield _claims(driver, raw["in_the_way"])
     if by_ssh and hello.get("logout_ends_jobs"):
         yield _logout(driver)
 
@@ -174,3 +176,9 @@ def _logout(driver: Driver) -> Step:
     text = "what runs there ends when the connection does (systemd's KillUserProcesses is on)"
     hint = "over there: loginctl enable-linger; if that is refused, ask its admin"
     return _step("", driver.name, "logout", False, text, hint)
+
+
+def _claims(driver: Driver, other: dict[str, Any]) -> Step:
+    text = f"{other.get('path')} belongs to {other.get('user')}, who may want to hide your jobs"
+    hint = "other users see what your jobs were granted all the same; tell its admin"
+    return _step("", driver.name, "claims", None, text, hint)

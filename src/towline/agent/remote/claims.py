@@ -4,7 +4,8 @@ Each user has a folder in /tmp with a file per job, which the job's supervisor l
 it lives: whoever can take the lock knows that the claim is over, unless the command outlived its
 supervisor. /tmp, because there everybody may
 write and nobody may remove what another wrote: /dev/shm loses a user's files when they log out,
-/run/lock is not open to all, and a folder for everybody would belong to whoever came first.
+/run/lock is not open to all, and a folder for everybody would belong to whoever came first. Where
+somebody else sits on the name of a user's folder, it has another name that nobody can foresee.
 Nothing is believed of others but numbers, so the worst that one can do is to claim too much.
 """
 
@@ -13,6 +14,7 @@ import fcntl
 import json
 import os
 import pwd
+import re
 import stat
 import time
 from typing import Any
@@ -22,6 +24,8 @@ from .home import KEY
 
 BASE = "/tmp"
 PREFIX = ".towline-claims-"
+#: The user's number, and a random part where the plain name is somebody else's.
+FOLDER = re.compile(r"\.towline-claims-([0-9]{1,10})(-[0-9a-f]{16})?\Z")
 MOST_SIZE = 4096
 MOST_FILES = 10000
 MOST_GPUS = 64
@@ -117,7 +121,9 @@ class Grant:
         try:
             folder = own_folder()
             path, beside = folder + "/" + self.key, folder + "/." + self.key
-            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            # Nobody else can open it, and so lock it, before it is locked by us.
+            remove(beside)
+            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except OSError:
             return
         try:
@@ -167,19 +173,46 @@ def own_path():
 
 
 def own_folder():
-    """The folder of our claims; OSError when it cannot be, or is not ours."""
-    path = own_path()
+    """The folder of our claims; OSError when there can be none."""
     above = os.lstat(BASE)
     if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
         raise OSError(errno.EPERM, "anybody may remove our files from %s" % BASE)
+    path = own_path()
     try:
-        os.mkdir(path, 0o755)
-        os.chmod(path, 0o755)
+        return made(path)
     except FileExistsError:
-        pass
-    if not is_folder_of(os.lstat(path), os.getuid()):
-        raise OSError(errno.EPERM, "%s is not ours" % path)
+        if is_own(path):
+            return path
+    for name in sorted(os.listdir(BASE)):
+        found = FOLDER.match(name)
+        if found and int(found.group(1)) == os.getuid() and is_own(BASE + "/" + name):
+            return BASE + "/" + name
+    return made("%s-%s" % (path, os.urandom(8).hex()))
+
+
+def made(path):
+    os.mkdir(path, 0o755)
+    os.chmod(path, 0o755)
     return path
+
+
+def is_own(path):
+    try:
+        return is_folder_of(os.lstat(path), os.getuid())
+    except OSError:
+        return False
+
+
+def in_the_way():
+    """What has the name of our folder, and whose it is; None when nothing is in the way."""
+    path = own_path()
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return None
+    if is_folder_of(facts, os.getuid()):
+        return None
+    return {"path": path, "user": user_name(facts.st_uid)}
 
 
 def is_folder_of(facts, uid):
@@ -224,9 +257,9 @@ def everybody(known=()):
     except OSError:
         return found
     for name in names:
-        number = name[len(PREFIX) :]
-        if name.startswith(PREFIX) and number.isdigit() and len(number) < 11:
-            found += of_user(BASE + "/" + name, int(number), known)
+        folder = FOLDER.match(name)
+        if folder:
+            found += of_user(BASE + "/" + name, int(folder.group(1)), known)
     return found
 
 

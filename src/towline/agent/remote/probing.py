@@ -151,6 +151,7 @@ class Probes:
         raw["jobs"] = {job.key: usage(job) for job in self.running()}
         raw["own_cpu_s"] = own_cpu_s(self.workers())
         raw["claims"] = claimed(raw["jobs"])
+        raw["in_the_way"] = claims.in_the_way()
         self.raw = raw
         asked, self.asked = self.asked, []
         for number in asked:
