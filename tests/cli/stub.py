@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from towline.agent.frames import Unpacker
 from towline.version import __version__
 
 Frame = dict[str, Any] | tuple[dict[str, Any], bytes]
@@ -204,12 +205,30 @@ def _read(connection: socket.socket) -> Asked | None:
     headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
     while len(body) < int(headers.get("content-length", 0)):
         body += connection.recv(65536)
+    if headers.get("transfer-encoding") == "chunked":
+        body = _joined(connection, body)
     method, target, _ = first.split(" ")
     parts = urlsplit(target)
     query = {
         name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()
     }
     return Asked(method, unquote(parts.path), query, headers, body)
+
+
+def _joined(connection: socket.socket, raw: bytes) -> bytes:
+    """A body that comes in chunks."""
+    while not raw.endswith(b"0\r\n\r\n"):
+        raw += connection.recv(65536)
+    body = b""
+    while raw:
+        size, _, rest = raw.partition(b"\r\n")
+        body, raw = body + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+    return body
+
+
+def unpacked(body: bytes) -> list[tuple[dict[str, Any], bytes]]:
+    """The frames of a body."""
+    return list(Unpacker().feed(body))
 
 
 def _send(connection: socket.socket, answer: Answer) -> None:

@@ -99,8 +99,7 @@ class Link(asyncio.SubprocessProtocol):
     async def ask(self, op: str, blob: bytes | memoryview = b"", **fields: Any) -> Answer:
         """One question, one answer: AgentError if the agent says no, HostError if it is gone."""
         answer = self.ask_soon(op, blob, **fields)
-        if not self._may_write.is_set():
-            await self._may_write.wait()
+        await self.writable()
         return await answer
 
     def ask_soon(
@@ -119,6 +118,11 @@ class Link(asyncio.SubprocessProtocol):
         if blob:
             self._write(blob)
         return answer
+
+    async def writable(self) -> None:
+        """Until what was sent before is nearly out: what is urgent must not wait behind much."""
+        if not self._may_write.is_set():
+            await self._may_write.wait()
 
     def send(self, header: dict[str, Any], blob: bytes = b"") -> None:
         if not self.closed:

@@ -138,6 +138,21 @@ class _States(Struct):
 class _Piece(Struct):
     size: Count
     eof: bool
+    version: Name = ""
+    z: bool = False
+
+
+class _Got(Struct):
+    """What came of one of many files."""
+
+    size: Count = 0
+    got: Count = 0
+    error: Any = None
+
+
+class _Many(Struct):
+    files: list[_Got]
+    z: bool = False
 
 
 class _Called(Struct):
@@ -231,6 +246,7 @@ _ANSWERS: dict[str, type] = {
     "void": _States,
     "read": _Piece,
     "get": _Piece,
+    "get_many": _Many,
     "list": _Entries,
     "stat": _File,
     "walk": _Files,

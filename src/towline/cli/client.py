@@ -13,8 +13,10 @@ from towline.errors import EngineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, BinaryIO
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, BinaryIO, TypeAlias
+
+    Body: TypeAlias = "bytes | Upload | FrameUpload | None"
 
 PIECE = 1 << 18
 HEAD_LIMIT = 1 << 16
@@ -75,24 +77,45 @@ class Upload:
             left -= len(piece)
 
 
+class FrameUpload:
+    """A request body of frames that are made while it is sent."""
+
+    def __init__(self, frames: Callable[[], Iterable[tuple[dict[str, Any], bytes]]]) -> None:
+        #: Called again when the same request is sent again.
+        self.frames = frames
+
+    def send_over(self, connection: socket) -> None:
+        import json
+
+        for header, blob in self.frames():
+            head = json.dumps(header).encode()
+            size = 8 + len(head) + len(blob)
+            lengths = len(head).to_bytes(4, "big") + len(blob).to_bytes(4, "big")
+            connection.sendall(b"%x\r\n" % size + lengths + head + blob + b"\r\n")
+        connection.sendall(b"0\r\n\r\n")
+
+
 def request(
     connection: socket,
     method: str,
     target: str,
-    body: bytes | Upload | None = None,
+    body: Body = None,
     headers: dict[str, str] | None = None,
 ) -> Reply:
     """Send one request and read the head of its reply; closes the connection when that fails."""
-    size = body.size if isinstance(body, Upload) else len(body or b"")
     lines = [f"{method} {target} HTTP/1.1", "Host: towline", "Connection: close"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     lines += ["Content-Type: application/json"] if isinstance(body, bytes) else []
-    lines += [f"Content-Length: {size}", "", ""]
+    if isinstance(body, FrameUpload):
+        lines += ["Transfer-Encoding: chunked", "", ""]
+    else:
+        size = body.size if isinstance(body, Upload) else len(body or b"")
+        lines += [f"Content-Length: {size}", "", ""]
     head = "\r\n".join(lines).encode("latin-1")
     try:
         try:
             connection.sendall(head + (body if isinstance(body, bytes) else b""))
-            if isinstance(body, Upload):
+            if isinstance(body, Upload | FrameUpload):
                 body.send_over(connection)
         except (BrokenPipeError, ConnectionResetError):
             pass  # The Engine may have refused the body early: its answer says why.

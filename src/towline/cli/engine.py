@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from towline.cli.client import Gone, Reply, Upload, connect, request
+from towline.cli.client import Gone, Reply, connect, request
 from towline.config.paths import home_paths
 from towline.errors import EngineError, TowlineError
 from towline.version import __version__
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from typing import Any
 
+    from towline.cli.client import Body
     from towline.config.paths import Paths
 
 #: A cold start from a slow disk, on a machine that has other things to do.
@@ -111,9 +112,7 @@ class Engine:
                 return
         yield from self.frames(method, target, body, key)
 
-    def open(
-        self, method: str, target: str, body: bytes | Upload | None = None, key: str = ""
-    ) -> Reply:
+    def open(self, method: str, target: str, body: Body = None, key: str = "") -> Reply:
         """The reply to one request, its body not yet read; starts or replaces the Engine first."""
         mended: set[str] = set()
         while True:
@@ -167,7 +166,7 @@ class Engine:
             text = reply.read_all()
         return json.loads(text) if text else {}
 
-    def _open_once(self, method: str, target: str, body: bytes | Upload | None, key: str) -> Reply:
+    def _open_once(self, method: str, target: str, body: Body, key: str) -> Reply:
         headers = {} if self._outdated else {"Towline-Version": __version__}
         if key:
             headers["Idempotency-Key"] = key

@@ -4,16 +4,54 @@ from __future__ import annotations
 
 import os
 
-from towline.cli.client import PIECE, with_query
-from towline.cli.engine import ApiError
+from towline.cli.client import PIECE, Gone, with_query
+from towline.cli.engine import MOST_TRIES, ApiError
 from towline.cli.terminal import note
 from towline.errors import HostError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from towline.cli.engine import Engine
+
+
+class Coming:
+    """A file on its way here, under a name of its own until it is whole."""
+
+    def __init__(self, path: str, entry: dict[str, Any], place: str) -> None:
+        self.path = path
+        self.size = entry.get("size", 0)
+        self.mode = _mode(entry)
+        self.place = place
+        self.part = f"{place}.tow-{os.urandom(4).hex()}"
+        self.received = 0
+        self.arrived = False
+        self._sink: BinaryIO | None = None
+
+    def asked(self) -> dict[str, Any]:
+        return {"path": self.path, "size": self.size, "offset": self.received}
+
+    def write(self, offset: int, data: bytes) -> None:
+        if offset != self.received:
+            raise Gone("the Engine sent another piece than the next one")
+        if self._sink is None:
+            os.makedirs(os.path.dirname(self.place) or ".", exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._sink = open(os.open(self.part, flags, self.mode), "wb", buffering=0)
+        self._sink.write(data)
+        self.received += len(data)
+
+    def complete(self) -> None:
+        self.arrived = True
+        if self._sink is not None:
+            self._sink.close()
+
+    def discard(self) -> None:
+        """Remove what has not got its name."""
+        self.complete()
+        if os.path.lexists(self.part):
+            os.unlink(self.part)
 
 
 class Pull:
@@ -33,8 +71,16 @@ class Pull:
         base = local_base(self.job, path, local)
         # A name is judged before the first byte is written: all are good, or none is used.
         places = [(entry, local_place(base, entry["name"])) for entry in self._files(path)]
-        for entry, place in places:
-            self._bring(path, entry, place)
+        coming = [
+            Coming(_joined(path, entry["name"]), entry, place)
+            for entry, place in places
+            if not self._is_in_the_way(entry, place)
+        ]
+        try:
+            self._bring(coming)
+        finally:
+            for file in coming:
+                file.discard()
 
     def _files(self, path: str) -> list[dict[str, Any]]:
         """Every plain file below `path`, named from there; the name of `path` itself is empty."""
@@ -60,29 +106,44 @@ class Pull:
                 return {**entry, "name": ""}
         return {"name": ""}
 
-    def _bring(self, path: str, entry: dict[str, Any], place: str) -> None:
-        if os.path.lexists(place) and not self.force and not _may_be_same(place, entry):
-            self.in_the_way.append(place)
-            return
-        os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
-        part = f"{place}.tow-{os.urandom(4).hex()}"
-        try:
-            self._download(_joined(path, entry["name"]), part, _mode(entry))
-            self._settle(part, place)
-        finally:
-            if os.path.lexists(part):
-                os.unlink(part)
+    def _is_in_the_way(self, entry: dict[str, Any], place: str) -> bool:
+        if not os.path.lexists(place) or self.force or _may_be_same(place, entry):
+            return False
+        self.in_the_way.append(place)
+        return True
 
-    def _download(self, path: str, part: str, mode: int) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        target = with_query(f"/v1/jobs/{self.job}/file", path=path)
-        with (
-            self.engine.open("GET", target) as reply,
-            open(os.open(part, flags, mode), "wb", buffering=0) as sink,
-        ):
-            while piece := reply.read():
-                sink.write(piece)
-                self.bytes += len(piece)
+    def _bring(self, coming: list[Coming]) -> None:
+        """All of them in one stream; after a cut, what is still missing."""
+        tries = MOST_TRIES
+        while left := [file for file in coming if not file.arrived]:
+            before = self.bytes
+            try:
+                self._receive(left)
+            except Gone:
+                tries = tries - 1 if self.bytes == before else MOST_TRIES
+                if not tries:
+                    raise
+
+    def _receive(self, coming: list[Coming]) -> None:
+        asked = [file.asked() for file in coming]
+        target = f"/v1/jobs/{self.job}/fetch"
+        for header, blob in self.engine.frames("POST", target, {"files": asked}):
+            file = coming[header["file"]]
+            if "refused" in header:
+                self._refused(file, header["refused"], alone=len(coming) == 1)
+                continue
+            file.write(header["offset"], blob)
+            self.bytes += len(blob)
+            if header["last"]:
+                file.complete()
+                self._settle(file.part, file.place)
+                file.discard()
+
+    def _refused(self, file: Coming, refused: dict[str, str], *, alone: bool) -> None:
+        if alone:
+            raise ApiError({"code": "not_found", "text": refused["text"]})
+        note(f"left out: {refused['text']}")
+        file.arrived = True
 
     def _settle(self, part: str, place: str) -> None:
         """Give the file its name, which fails when somebody else took it meanwhile."""

@@ -23,6 +23,7 @@ from towline.server.routes import (
     limits,
     services,
     snapshots,
+    transfers,
     trust,
 )
 from towline.server.wire import VERSION_HEADER, error_body
@@ -39,6 +40,7 @@ def make_app(desk: Desk, retire: Any) -> Litestar:
             *jobs.ROUTES,
             *batches.ROUTES,
             *files.ROUTES,
+            *transfers.ROUTES,
             *clusters.ROUTES,
             *snapshots.ROUTES,
             *housekeeping.ROUTES,

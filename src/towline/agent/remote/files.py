@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+import zlib
 from typing import Any
 
 from . import record, results
@@ -11,6 +12,8 @@ from .machine import to_path, to_text
 from .refusal import Refusal
 
 MOST_PIECE = 256 << 10
+#: Of many files in one message.
+MOST_TOGETHER = 1 << 20
 MOST_ENTRIES = 10000
 MOST_WALKED = 100000
 
@@ -22,7 +25,7 @@ class Files:
     def operations(self):
         return {
             name: self.refusing(getattr(self, name))
-            for name in ("list", "stat", "get", "put", "walk", "changed")
+            for name in ("list", "stat", "get", "get_many", "put", "put_many", "walk", "changed")
         }
 
     def refusing(self, operation):
@@ -38,9 +41,12 @@ class Files:
 
     def place(self, request):
         """The real path that is meant, which lies in the job's folder whatever links there are."""
-        key, path = checked_key(request.get("key")), request.get("path", "")
-        if not isinstance(path, str) or "\0" in path:
-            raise Refusal("bad_request", "`path` is not a path")
+        folder, start = self.room(request)
+        return inside(folder, start, request.get("path", ""))
+
+    def room(self, request):
+        """The folder that is never left, and the one in it from where paths lead."""
+        key = checked_key(request.get("key"))
         spec = record.read_spec(self.home.job(key))
         if spec is None:
             raise Refusal("unknown_job", "no job %s on this machine" % key)
@@ -50,10 +56,7 @@ class Files:
             folder = start = os.path.join(folder, "keep")
         elif spec.get("folder"):
             folder = start = os.path.realpath(to_path(spec["folder"]))
-        place = os.path.realpath(os.path.join(start, to_path(path)))
-        if place != folder and not place.startswith(folder + "/"):
-            raise Refusal("outside", "%s is outside the job's folder" % path)
-        return place
+        return folder, start
 
     def list(self, request, _blob):
         entries: "list[dict[str, Any]]" = []
@@ -71,21 +74,32 @@ class Files:
 
     def get(self, request, _blob):
         offset, limit = request.get("offset", 0), request.get("limit", MOST_PIECE)
-        # A named pipe must not block the agent.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        fd = os.open(self.place(request), flags)
-        try:
-            facts = os.fstat(fd)
-            if stat.S_ISDIR(facts.st_mode):
-                raise IsADirectoryError(21, "is a folder")
-            if not stat.S_ISREG(facts.st_mode):
-                raise Refusal("denied", "%s is not a plain file" % request["path"])
-            data = os.pread(fd, min(limit, MOST_PIECE), offset)
-        finally:
-            os.close(fd)
+        data, facts = read(self.place(request), request["path"], offset, min(limit, MOST_PIECE))
         answer = {"size": facts.st_size, "eof": offset + len(data) >= facts.st_size}
+        answer["version"] = version(facts)
         answer["sha256"] = hashlib.sha256(data).hexdigest()
-        return answer, data
+        return squeezed(request, answer, data)
+
+    def get_many(self, request, _blob):
+        """The beginnings of many files in one message; of short ones that is all of them."""
+        folder, start = self.room(request)
+        left = min(request.get("limit", MOST_TOGETHER), MOST_TOGETHER)
+        found: "list[dict[str, Any]]" = []
+        pieces: "list[bytes]" = []
+        for path in request["paths"]:
+            try:
+                data, facts = read(inside(folder, start, path), path, 0, min(left, MOST_PIECE))
+            except Refusal as refusal:
+                found.append({"error": refusal.as_reply()})
+            except OSError as problem:
+                found.append({"error": refusal_of(problem, path).as_reply()})
+            else:
+                left -= len(data)
+                pieces.append(data)
+                found.append({"size": facts.st_size, "got": len(data)})
+        together = b"".join(pieces)
+        answer: "dict[str, Any]" = {"files": found, "sha256": hashlib.sha256(together).hexdigest()}
+        return squeezed(request, answer, together)
 
     def put(self, request, blob):
         place, offset = self.place(request), request.get("offset", 0)
@@ -93,11 +107,17 @@ class Files:
             raise IsADirectoryError(21, "is a folder")
         os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
         beside = place + ".towline-part"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(beside, flags | (0 if offset else os.O_TRUNC), 0o600)
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        not_the_next = Refusal("bad_offset", "not the next piece of %s" % request["path"])
         try:
-            if os.fstat(fd).st_size != offset:
-                raise Refusal("bad_offset", "not the next piece of %s" % request["path"])
+            fd = os.open(beside, flags | (0 if offset else os.O_CREAT | os.O_TRUNC), 0o600)
+        except FileNotFoundError:
+            raise not_the_next from None
+        try:
+            if os.fstat(fd).st_size < offset:
+                raise not_the_next
+            # What came after it, before a connection broke, comes again.
+            os.ftruncate(fd, offset)
             os.lseek(fd, offset, os.SEEK_SET)
             record.write_all(fd, blob)
             if request.get("last", True):
@@ -105,6 +125,24 @@ class Files:
                 os.rename(beside, place)
         finally:
             os.close(fd)
+        return {}
+
+    def put_many(self, request, blob):
+        """Whole short files, as [path, size, mode] of each, with their contents behind each other.
+
+        All of them, or none from the first one on that is refused.
+        """
+        folder, start = self.room(request)
+        if request.get("z"):
+            blob = zlib.decompressobj().decompress(blob, 2 * MOST_TOGETHER)
+        at = 0
+        for path, size, mode in request["files"]:
+            place = inside(folder, start, path)
+            if os.path.isdir(place):
+                raise Refusal("is_folder", "%s is a folder" % path)
+            os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
+            record.write_whole(place, blob[at : at + size], mode & 0o777)
+            at += size
         return {}
 
     def changed(self, request, _blob):
@@ -153,6 +191,46 @@ def place_in(request):
     if not isinstance(after, int) or after < 0:
         raise Refusal("bad_request", "`after` is not a place in a list")
     return after
+
+
+def inside(folder, start, path):
+    """The real path of `path` below `start`, which does not leave `folder`."""
+    if not isinstance(path, str) or "\0" in path:
+        raise Refusal("bad_request", "`path` is not a path")
+    place = os.path.realpath(os.path.join(start, to_path(path)))
+    if place != folder and not place.startswith(folder + "/"):
+        raise Refusal("outside", "%s is outside the job's folder" % path)
+    return place
+
+
+def read(place, path, offset, limit):
+    """Bytes of a plain file, and what it is."""
+    # A named pipe must not block the agent.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(place, flags)
+    try:
+        facts = os.fstat(fd)
+        if stat.S_ISDIR(facts.st_mode):
+            raise IsADirectoryError(21, "is a folder")
+        if not stat.S_ISREG(facts.st_mode):
+            raise Refusal("denied", "%s is not a plain file" % path)
+        return os.pread(fd, limit, offset), facts
+    finally:
+        os.close(fd)
+
+
+def version(facts):
+    """Another one when a file was replaced by another; growing keeps it."""
+    return "%d.%d" % (facts.st_dev, facts.st_ino)
+
+
+def squeezed(request, answer, data):
+    """An answer and its bytes, which are compressed where that is asked for and helps."""
+    # Judged by a sample: already compressed data would only cost time.
+    sample = data[len(data) // 2 :][:4096] if request.get("z") else b""
+    if len(data) > 1024 and sample and len(zlib.compress(sample, 1)) < 0.8 * len(sample):
+        return dict(answer, z=True), zlib.compress(data, 1)
+    return answer, data
 
 
 def described(name, facts):

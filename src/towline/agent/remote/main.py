@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import Any
 
-from . import frames, logout, machine
+from . import flows, frames, logout, machine
 from .blobs import Blobs
 from .crew import note
 from .files import Files
@@ -38,6 +38,8 @@ class Agent:
         self.decoder = frames.Decoder()
         self.outbox = frames.Outbox(stdout)
         self.asked: "collections.deque[tuple[Any, bytes]]" = collections.deque()
+        self.flows = flows.Flows()
+        self.called = False
         self.clogged = False
         self.jobs = Jobs(self.loop, home, self.woken)
         self.reads = Reads(self.loop, home, self.reply, self.jobs.is_active, self.is_full)
@@ -56,7 +58,7 @@ class Agent:
         jobs.refused = probes.claims_changed
         operations = [
             jobs.start, jobs.exec, jobs.go, jobs.stop, jobs.void, jobs.observe, jobs.forget,
-            reads.read, reads.cancel,
+            reads.read, reads.cancel, self.flows.drop,
             blobs.missing, blobs.resume, blobs.blob, blobs.blobs,
             blobs.snapshot, blobs.have_snapshot,
             probes.probe, probes.watch, free_port, self.places.services,
@@ -95,8 +97,21 @@ class Agent:
 
     def work(self):
         """Answer what was asked, as long as the answers can go out."""
+        self.called = False
         while self.asked and not self.is_full():
-            self.answer(*self.asked.popleft())
+            request, blob = self.asked.popleft()
+            if request is not None and isinstance(request.get("flow"), int):
+                self.flows.add(request, blob)
+            else:
+                self.answer(request, blob)
+        while self.flows and self.outbox.size < flows.FULL:
+            self.answer(*self.flows.take())
+
+    def work_soon(self):
+        """In the next turn, so that whatever else happens comes in between."""
+        if not self.called:
+            self.called = True
+            self.loop.later(0.0, self.work)
 
     def is_full(self):
         return self.outbox.size > MOST_QUEUED
@@ -163,8 +178,8 @@ class Agent:
         full = self.is_full()
         if full == (self.stdin in self.loop.calls):
             self.loop.watch(self.stdin, 0 if full else READ, self.listen)
-        if self.asked and not full:
-            self.loop.later(0.0, self.work)
+        if (self.asked and not full) or (self.flows and self.outbox.size < flows.FULL):
+            self.work_soon()
 
     def run(self):
         self.hello()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from towline.cli.client import Upload, with_query
+from towline.cli.client import PIECE, FrameUpload
 from towline.cli.engine import Engine
 from towline.cli.here import whole_path
 from towline.cli.jobs import job_number
@@ -17,6 +17,7 @@ from towline.errors import NotFound, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any, BinaryIO
 
 EXAMPLES = """
 tow push 12 config.yaml
@@ -45,10 +46,9 @@ def main(args: list[str]) -> int:
     engine = Engine()
     job = job_number(engine, options.job)
     base = _target(options.local, options.path)
-    sent, total = [], 0
-    for local, path in _files(options.local, base):
-        total += _send(engine, job, local, path)
-        sent.append(path)
+    sending = Push(list(_files(options.local, base)))
+    engine.open("POST", f"/v1/jobs/{job}/store", FrameUpload(sending.frames)).close()
+    sent, total = sending.sent, sending.bytes
     if options.json:
         say_json({"sent": sent, "bytes": total})
     else:
@@ -75,18 +75,44 @@ def _files(local: str, base: str) -> Iterator[tuple[str, str]]:
             yield os.path.join(folder, name), path if base == "." else f"{base}/{path}"
 
 
-def _send(engine: Engine, job: int, local: str, path: str) -> int:
+class Push:
+    """One `tow push`: what it sent."""
+
+    def __init__(self, files: list[tuple[str, str]]) -> None:
+        self.files = files
+        self.sent: list[str] = []
+        self.bytes = 0
+
+    def frames(self) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """All files, piece by piece; from the beginning whenever it is called."""
+        self.sent, self.bytes = [], 0
+        for local, path in self.files:
+            with _opened(local) as source:
+                found = os.fstat(source.fileno())
+                if not stat.S_ISREG(found.st_mode):
+                    note(f"{local} is not a plain file: left out")
+                    continue
+                mode = stat.S_IMODE(found.st_mode) & 0o777
+                for offset, piece, last in _pieces(source):
+                    yield {"path": path, "mode": mode, "offset": offset, "last": last}, piece
+                    self.bytes += len(piece)
+            self.sent.append(path)
+
+
+def _pieces(source: BinaryIO) -> Iterator[tuple[int, bytes, bool]]:
+    """The contents of a file; the last piece is known as such, and may be empty."""
+    offset, piece = 0, source.read(PIECE)
+    while True:
+        following = source.read(PIECE) if len(piece) == PIECE else b""
+        yield offset, piece, not following
+        if not following:
+            return
+        offset, piece = offset + len(piece), following
+
+
+def _opened(local: str) -> BinaryIO:
     try:
         # A pipe would otherwise be waited for before it could be recognised.
-        source = open(os.open(local, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        return open(os.open(local, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except OSError as error:
         raise UsageError(f"cannot read {local}: {error.strerror}") from None
-    with source:
-        found = os.fstat(source.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            note(f"{local} is not a plain file: left out")
-            return 0
-        mode = f"{stat.S_IMODE(found.st_mode) & 0o777:04o}"
-        target = with_query(f"/v1/jobs/{job}/file", path=path, mode=mode)
-        engine.open("PUT", target, Upload(source, found.st_size)).close()
-        return found.st_size

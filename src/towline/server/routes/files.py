@@ -1,6 +1,7 @@
 """Inside a job's folder: list, read, write, run something beside it, reach its ports."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -11,13 +12,12 @@ from towline.engine.cleaned import explained
 from towline.engine.desk import Desk
 from towline.engine.follow import Frame
 from towline.errors import AgentError, NotFound, UsageError
-from towline.model.job import view
+from towline.model.job import Job, view
 from towline.server.wire import VERSION_HEADER, answer, body_as, frames, number
 from towline.version import __version__
 
 #: How long the whole file was when the first byte was read.
 SIZE_HEADER = "Towline-Size"
-_CHUNK = 256 * 1024
 #: No file is longer than what its system can count.
 _LAST_PLACE = 2**62
 #: What the agent calls it -> what it means to the user.
@@ -40,8 +40,15 @@ class ForwardAsk(msgspec.Struct):
 
 async def _ask(desk: Desk, job_id: int, op: str, blob: bytes = b"", **fields: Any) -> Any:
     job = desk.engine.job(job_id)
-    try:
+    with explained_to(desk, job):
         return await desk.machines.file_operation(job, 0, op, blob, **fields)
+
+
+@contextmanager
+def explained_to(desk: Desk, job: Job) -> Iterator[None]:
+    """What the agent refuses, as what it means to the user."""
+    try:
+        yield
     except AgentError as error:
         if error.code in _USER_ERRORS:
             said = explained(desk.engine, job, error)
@@ -77,23 +84,18 @@ async def get_file(request: Request[Any, Any, Any], job_id: int) -> Stream:
     desk: Desk = request.app.state.desk
     path = request.query_params.get("path") or ""
     offset, limit = _place(request, "offset", 0), _place(request, "limit", _LAST_PLACE)
+    job = desk.engine.job(job_id)
+    found = desk.machines.files(job, 0).read(path, offset, min(offset + limit, _LAST_PLACE))
     # The first piece is fetched before answering, so that errors are answers, not broken streams.
-    header, first = await _ask(
-        desk, job_id, "get", path=path, offset=offset, limit=min(limit, _CHUNK)
-    )
+    with explained_to(desk, job):
+        size, first = await anext(found)
 
     async def pieces() -> AsyncIterator[bytes]:
         yield first
-        sent, at_end = len(first), header["eof"]
-        while not at_end and sent < limit:
-            size = min(limit - sent, _CHUNK)
-            following, blob = await _ask(
-                desk, job_id, "get", path=path, offset=offset + sent, limit=size
-            )
-            yield blob
-            sent, at_end = sent + len(blob), following["eof"] or not blob
+        async for _, piece in found:
+            yield piece
 
-    headers = {VERSION_HEADER: __version__, SIZE_HEADER: str(header["size"])}
+    headers = {VERSION_HEADER: __version__, SIZE_HEADER: str(size)}
     return Stream(pieces(), media_type="application/octet-stream", headers=headers)
 
 
@@ -109,15 +111,10 @@ async def put_file(request: Request[Any, Any, Any], job_id: int) -> Response[byt
     desk: Desk = request.app.state.desk
     path = request.query_params.get("path") or ""
     mode = int(request.query_params.get("mode") or "0644", 8)
-    offset, held = 0, b""
-    async for piece in request.stream():
-        held += piece
-        while len(held) > _CHUNK:
-            chunk, held = held[:_CHUNK], held[_CHUNK:]
-            await _ask(desk, job_id, "put", chunk, path=path, offset=offset, last=False, mode=mode)
-            offset += len(chunk)
-    await _ask(desk, job_id, "put", held, path=path, offset=offset, last=True, mode=mode)
-    return answer({"bytes": offset + len(held)})
+    job = desk.engine.job(job_id)
+    with explained_to(desk, job):
+        size = await desk.machines.files(job, 0).write(path, mode, request.stream())
+    return answer({"bytes": size})
 
 
 @post("/v1/jobs/{job_id:int}/exec", status_code=200)

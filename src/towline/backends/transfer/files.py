@@ -1,0 +1,149 @@
+"""Many files of a job in one transfer: short ones together, long ones piece by piece."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from towline.agent.link import Answer, Link
+from towline.agent.messages import read_error
+from towline.backends.transfer.flow import MOST_TOGETHER, PIECE, Flow
+from towline.errors import AgentError, Nonsense
+
+#: Files up to this size travel many in one message.
+SHORT = 64 << 10
+#: One message holds no more than so many.
+_MANY = 500
+
+
+class Wanted(Struct, frozen=True):
+    """A file to be read: how much of it is here already, and how long it is said to be."""
+
+    path: str
+    size: int
+    offset: int = 0
+
+
+class Part(Struct, frozen=True):
+    """A piece of one of the files; the parts of one file come in order, up to its `last`."""
+
+    #: Which of the wanted files.
+    index: int
+    offset: int
+    data: bytes | memoryview
+    last: bool
+    #: Why there is none: the file is gone, or may not be had.
+    error: AgentError | None = None
+
+
+class _Together(Struct, frozen=True):
+    """Short files, by their index."""
+
+    indexes: list[int]
+    size: int
+
+
+class _Piece(Struct, frozen=True):
+    """A piece of a long one."""
+
+    index: int
+    offset: int
+
+
+async def read_files(link: Link, wanted: Sequence[Wanted], **fields: Any) -> AsyncIterator[Part]:
+    """The contents of every wanted file, as they are now; `fields` say whose files they are."""
+    requests = _requests(wanted)
+    grown: deque[_Piece] = deque()
+    over: set[int] = set()
+    with Flow[_Together | _Piece](link) as flow:
+        more = True
+        while more or len(flow):
+            while more and flow.has_room:
+                request = grown.popleft() if grown else next(requests, None)
+                more = request is not None
+                if request is not None:
+                    _ask(flow, request, wanted, fields)
+            if not len(flow):
+                return
+            tag, answer = await flow.take()
+            for part in _parts(link.host.name, tag, answer):
+                if part.index in over:
+                    continue
+                if part.last:
+                    over.add(part.index)
+                elif part.offset + len(part.data) >= _planned(tag, wanted):
+                    # It is longer than it was said to be.
+                    grown.append(_Piece(part.index, part.offset + len(part.data)))
+                    more = True
+                yield part
+
+
+def _planned(tag: _Together | _Piece, wanted: Sequence[Wanted]) -> int:
+    """How much of a file was going to be asked for from the beginning, besides this."""
+    return wanted[tag.index].size if isinstance(tag, _Piece) else 0
+
+
+def _requests(wanted: Sequence[Wanted]) -> Iterator[_Together | _Piece]:
+    together: list[int] = []
+    size = 0
+    for index, file in enumerate(wanted):
+        if file.size > SHORT or file.offset:
+            for offset in range(file.offset, max(file.size, file.offset + 1), PIECE):
+                yield _Piece(index, offset)
+            continue
+        if together and (size + file.size > MOST_TOGETHER or len(together) == _MANY):
+            yield _Together(together, size)
+            together, size = [], 0
+        together.append(index)
+        size += file.size
+    if together:
+        yield _Together(together, size)
+
+
+def _ask(
+    flow: "Flow[_Together | _Piece]",
+    request: _Together | _Piece,
+    wanted: Sequence[Wanted],
+    fields: dict[str, Any],
+) -> None:
+    if isinstance(request, _Piece):
+        path, offset = wanted[request.index].path, request.offset
+        flow.ask(request, PIECE, "get", path=path, offset=offset, limit=PIECE, **fields)
+        return
+    paths = [wanted[index].path for index in request.indexes]
+    # Names travel too: a thousand empty files are not nothing.
+    size = request.size + sum(map(len, paths))
+    flow.ask(request, size, "get_many", paths=paths, **fields)
+
+
+def _parts(name: str, tag: _Together | _Piece, answer: Answer | AgentError) -> Iterator[Part]:
+    """What an answer brought of each file that it was asked for."""
+    if isinstance(tag, _Piece):
+        yield _part(tag, answer)
+        return
+    if isinstance(answer, AgentError):
+        for index in tag.indexes:
+            yield Part(index, 0, b"", last=True, error=answer)
+        return
+    header, blob = answer
+    content = memoryview(blob)
+    at = 0
+    if len(header["files"]) != len(tag.indexes):
+        raise Nonsense(f"{name}: an answer about other files than those that were asked for")
+    for index, found in zip(tag.indexes, header["files"], strict=True):
+        if found.get("error"):
+            yield Part(index, 0, b"", last=True, error=read_error(found["error"], name))
+            continue
+        data = content[at : at + found["got"]]
+        at += len(data)
+        yield Part(index, 0, data, last=len(data) >= found["size"])
+
+
+def _part(tag: _Piece, answer: Answer | AgentError) -> Part:
+    if isinstance(answer, AgentError):
+        return Part(tag.index, tag.offset, b"", last=True, error=answer)
+    header, blob = answer
+    # Shorter than was asked for: that is how long it is now.
+    last = len(blob) < PIECE or tag.offset + len(blob) >= header["size"]
+    return Part(tag.index, tag.offset, blob, last)

@@ -1,0 +1,124 @@
+"""The files of one process of a job, read and written over whatever connection there is.
+
+A transfer that a broken connection interrupts goes on where it was, in the middle of a file too.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from towline.backends.transfer.files import SHORT, Part, Wanted, read_files
+from towline.backends.transfer.flow import PIECE, read_range
+from towline.backends.transfer.patience import Patience, Reach
+from towline.backends.transfer.upload import Upload
+from towline.errors import AgentError, HostError
+
+#: So much short files travel in one message, and no more than so many.
+_TOGETHER = 512 << 10
+_MANY = 500
+
+
+class Piece(Struct, frozen=True):
+    """Bytes of a file that goes to a machine."""
+
+    path: str
+    mode: int
+    offset: int
+    data: bytes
+    last: bool
+
+
+class JobFiles:
+    """`kept`: what it keeps for the next job, instead of its own tree."""
+
+    def __init__(self, reach: Reach, kept: bool = False) -> None:
+        self._reach = reach
+        self._about: dict[str, Any] = {"kept": True} if kept else {}
+
+    async def read(
+        self, path: str, offset: int = 0, end: int | None = None
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        """The bytes of a file from `offset` up to `end`, each piece with the file's size."""
+        patience = Patience()
+        version = ""
+        while True:
+            link, key = await self._reach()
+            fields = {"key": key, "path": path, **self._about}
+            try:
+                async for header, blob in read_range(link, "get", offset, end, **fields):
+                    if version and header["version"] != version:
+                        raise AgentError(f"{path} was replaced by another file meanwhile")
+                    version = header["version"]
+                    offset += len(blob)
+                    patience.renew()
+                    yield header["size"], blob
+                return
+            except HostError as error:
+                patience.lose(error)
+
+    async def read_all(self, wanted: Sequence[Wanted]) -> AsyncIterator[Part]:
+        """The contents of many files, in parts; `index` says which of them a part is of."""
+        patience = Patience()
+        left = dict(enumerate(wanted))
+        while left:
+            link, key = await self._reach()
+            indexes = list(left)
+            try:
+                async for part in read_files(link, list(left.values()), key=key, **self._about):
+                    index = indexes[part.index]
+                    if part.last:
+                        del left[index]
+                    else:
+                        left[index] = replace(left[index], offset=part.offset + len(part.data))
+                    patience.renew()
+                    yield replace(part, index=index)
+            except HostError as error:
+                patience.lose(error)
+
+    async def write(self, path: str, mode: int, pieces: AsyncIterator[bytes]) -> int:
+        """Make a file of these bytes; it has its name only once it is whole. Its size."""
+        return await self.write_all(_in_order(path, mode, pieces))
+
+    async def write_all(self, pieces: AsyncIterator[Piece]) -> int:
+        """Make many files; the pieces of each come in order. How many bytes they have."""
+        size = 0
+        short: list[Piece] = []
+        with Upload(self._reach, **self._about) as upload:
+            async for piece in pieces:
+                size += len(piece.data)
+                if piece.offset or not piece.last or len(piece.data) > SHORT:
+                    await _send_piece(upload, piece)
+                    continue
+                if len(short) == _MANY or sum(len(one.data) for one in short) > _TOGETHER:
+                    await _send_together(upload, short)
+                    short = []
+                short.append(piece)
+            if short:
+                await _send_together(upload, short)
+            await upload.finish()
+        return size
+
+
+async def _send_piece(upload: Upload, piece: Piece) -> None:
+    about = {"path": piece.path, "mode": piece.mode}
+    await upload.send("put", piece.data, offset=piece.offset, last=piece.last, **about)
+
+
+async def _send_together(upload: Upload, pieces: list[Piece]) -> None:
+    files = [[piece.path, len(piece.data), piece.mode] for piece in pieces]
+    body = b"".join(piece.data for piece in pieces)
+    await upload.send("put_many", body, files=files)
+
+
+async def _in_order(path: str, mode: int, pieces: AsyncIterator[bytes]) -> AsyncIterator[Piece]:
+    """Bytes as they come, as pieces of one file."""
+    held, offset = bytearray(), 0
+    async for some in pieces:
+        held += some
+        while len(held) > PIECE:
+            yield Piece(path, mode, offset, bytes(held[:PIECE]), last=False)
+            del held[:PIECE]
+            offset += PIECE
+    yield Piece(path, mode, offset, bytes(held), last=True)

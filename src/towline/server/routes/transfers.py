@@ -1,0 +1,92 @@
+"""Many files of a job at once, in either direction, as one stream of frames."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Response, post
+from litestar.response import Stream
+from msgspec import Meta
+
+from towline.agent.frames import Unpacker
+from towline.backends.transfer.files import Wanted
+from towline.backends.transfer.job_files import Piece
+from towline.engine.desk import Desk
+from towline.engine.follow import Frame
+from towline.errors import UsageError
+from towline.server.routes.files import explained_to
+from towline.server.wire import answer, body_as, frames
+
+Place = Annotated[int, Meta(ge=0, le=2**62)]
+
+
+class File(msgspec.Struct):
+    """A file to be fetched: how long it should be, and how much of it is there already."""
+
+    path: str
+    size: Place = 0
+    offset: Place = 0
+
+
+class Files(msgspec.Struct):
+    files: list[File]
+
+
+class Stored(msgspec.Struct):
+    """What stands before a piece of a file that is sent."""
+
+    path: str
+    mode: Annotated[int, Meta(ge=0, le=0o777)] = 0o644
+    offset: Place = 0
+    last: bool = True
+
+
+@post("/v1/jobs/{job_id:int}/fetch", status_code=200)
+async def fetch(request: Request[Any, Any, Any], job_id: int) -> Stream:
+    """The contents of files: frames with `file` (which of those asked for), `offset` and `last`."""
+    desk: Desk = request.app.state.desk
+    asked = (await body_as(request, Files)).files
+    job = desk.engine.job(job_id)
+    wanted = [Wanted(file.path, file.size, file.offset) for file in asked]
+
+    async def parts() -> AsyncIterator[Frame]:
+        with explained_to(desk, job):
+            async for part in desk.machines.files(job, 0).read_all(wanted):
+                header: dict[str, Any] = {
+                    "file": part.index,
+                    "offset": part.offset,
+                    "last": part.last,
+                }
+                if part.error is not None:
+                    header["refused"] = {"code": part.error.code, "text": part.error.text}
+                yield header, bytes(part.data)
+
+    return frames(parts())
+
+
+@post("/v1/jobs/{job_id:int}/store", status_code=200)
+async def store(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+    """Make files of the frames in the body: `path`, `mode`, `offset`, `last`, and the bytes."""
+    desk: Desk = request.app.state.desk
+    job = desk.engine.job(job_id)
+
+    async def pieces() -> AsyncIterator[Piece]:
+        unpacker = Unpacker()
+        async for some in request.stream():
+            for header, data in unpacker.feed(some):
+                about = _stored(header)
+                yield Piece(about.path, about.mode, about.offset, data, about.last)
+
+    with explained_to(desk, job):
+        size = await desk.machines.files(job, 0).write_all(pieces())
+    return answer({"bytes": size})
+
+
+def _stored(header: Any) -> Stored:
+    try:
+        return msgspec.convert(header, Stored)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"a frame of the request's body is wrong: {error}") from None
+
+
+ROUTES = [fetch, store]
