@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from towline.core.garbage import (
     DAY_S,
@@ -13,7 +14,8 @@ from towline.core.garbage import (
     job_of,
     may_go,
 )
-from towline.model.job import FINAL, Job, JobSpec, State
+from towline.model.job import FINAL, Attempt, Job, JobSpec, State
+from towline.model.machine import Slot
 
 ENGINE = "abcd"
 NOW = 1000 * DAY_S
@@ -34,7 +36,8 @@ def a_folder(number: int = 1, size: int = 100, ended: bool = True, place: str = 
 
 
 def going(folders: list[Folder], *jobs: Job) -> list[str]:
-    found = folders_to_remove(folders, {job.id: job for job in jobs}, ENGINE, NOW, RULES)
+    known = {job.id: job for job in jobs}
+    found = folders_to_remove(folders, known, ENGINE, NOW, RULES, earlier={1: {"0badcafe"}})
     return [folder.key for folder in found]
 
 
@@ -63,6 +66,19 @@ def test_a_job_with_results_that_are_not_home_stays() -> None:
 def test_folders_of_other_engines_and_strange_names_stay() -> None:
     keys = ["abce-1-1-0", "abcd1-1-1-0", "abcd-1", "abcd-x-1-0", "abcd-1-1-0.bak", "my-notes"]
     assert going([Folder(key, 5000, True) for key in keys], a_job()) == []
+
+
+def test_folders_of_a_job_go_whichever_version_named_them() -> None:
+    job = replace(a_job(), attempt=Attempt(3, (Slot("gpu1"),), token="12345678"))
+    places = ["1-0", "2-0badcafe-0", "3-12345678-0", "3-12345678-0.x1.5"]
+    folders = [a_folder(place=place) for place in places]
+    assert going(folders, job) == [f"abcd-1-{place}" for place in places]
+
+
+def test_a_folder_of_the_same_number_that_only_a_copy_of_the_store_knows_stays() -> None:
+    job = replace(a_job(), attempt=Attempt(3, (Slot("gpu1"),), token="12345678"))
+    theirs = a_folder(place="3-87654321-0", size=5000, ended=False)
+    assert going([a_folder(place="3-12345678-0"), theirs], job) == ["abcd-1-3-12345678-0"]
 
 
 def test_a_folder_of_a_job_that_is_not_remembered_stays() -> None:
@@ -121,7 +137,7 @@ def test_only_what_is_surely_over_goes_and_never_more_than_asked(
     jobs: list[Job], folders: list[Folder]
 ) -> None:
     by_number = {job.id: job for job in jobs}
-    gone = folders_to_remove(folders, by_number, ENGINE, NOW, RULES)
+    gone = folders_to_remove(folders, by_number, ENGINE, NOW, RULES, {})
     left = sum(folder.bytes for folder in folders)
     for folder in gone:
         job = by_number[job_of(folder.key, ENGINE) or 0]

@@ -72,3 +72,24 @@ def test_an_ended_job_is_read_and_retried_by_the_next_engine(hosts: Hosts, tow: 
     again = wait_for(tow, number, "done")
     assert again["attempt"] == 2
     assert tow("log", str(number)).stdout == "once more\n"
+
+
+def test_a_job_runs_though_a_restored_store_gives_its_number_out_again(
+    hosts: Hosts, tow: Tow
+) -> None:
+    configure(tow, "h1")
+    first = submit(tow, "-c", "lab", "true")
+    ended(tow, first)
+    assert tow("engine", "stop").returncode == 0
+    backup = {file: file.read_bytes() for file in tow.home.glob("store.db*")}
+    said_before = tow("run", "-c", "lab", "echo", "I am the old one")
+    assert said_before.stdout == "I am the old one\n"
+    assert tow("engine", "stop").returncode == 0
+    for file in tow.home.glob("store.db*"):
+        file.unlink()
+    for file, content in backup.items():
+        file.write_bytes(content)
+    done = tow("run", "-c", "lab", "sh", "-c", "echo I am the new one; exit 5")
+    assert (done.returncode, done.stdout) == (5, "I am the new one\n")
+    again = show(tow, first + 1)
+    assert (again["state"], again["exit_code"], again["attempt"]) == ("failed", 5, 1)

@@ -11,6 +11,7 @@ import pytest
 from engine.bench import EngineBench, play_on
 from towline.backends.fake import FakeBackend
 from towline.backends.machines import Machines
+from towline.core.garbage import job_of
 from towline.engine.services import Services
 from towline.errors import AgentError, NotFound, Unreachable
 from towline.model.job import Ending, JobSpec, State
@@ -118,7 +119,7 @@ def test_a_service_is_up_once_its_port_answers(tmp_path: Path) -> None:
         seen = await bench.stands(job, "up")
         assert seen["url"] == f"http://localhost:{seen['local']}/lab?token=t"
         assert bench.far.dialled[-1]["service"] == "web"
-        assert bench.far.dialled[-1]["key"].endswith(f"-{job}-1-0")
+        assert job_of(bench.far.dialled[-1]["key"], bench.engine.store.engine_id) == job
 
     run(tmp_path, scenario)
 

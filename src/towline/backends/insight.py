@@ -38,7 +38,7 @@ class Insight:
             raise NotFound(
                 f"{machine}, where job {job.id} ran, is not part of any cluster any more"
             )
-        return await driver.reach(), key_of(self.engine_id, job.id, job.attempt.number, rank)
+        return await driver.reach(), key_of(self.engine_id, job.id, job.attempt, rank)
 
     def sending(self, job: Job) -> tuple[int, int] | None:
         """How much of what the job needs is over there, and of how much, in bytes."""

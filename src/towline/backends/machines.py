@@ -235,7 +235,7 @@ class Machines(Insight):
                 self.report(ProcessEnded(job.id, attempt.number, rank, lost))
                 continue
             wanted = Wanted(
-                key=key_of(self.engine_id, job.id, attempt.number, rank),
+                key=key_of(self.engine_id, job.id, attempt, rank),
                 job=job.id,
                 attempt=attempt.number,
                 rank=rank,
@@ -264,7 +264,7 @@ class Machines(Insight):
             slot = attempt.placement[rank]
             local = self.members[slot.machine].host.login() is None
             return {
-                "key": key_of(self.engine_id, job.id, attempt.number, rank),
+                "key": key_of(self.engine_id, job.id, attempt, rank),
                 "argv": [original(word) for word in spec.argv],
                 "env": {
                     name: original(value)
@@ -317,7 +317,7 @@ class Machines(Insight):
             driver = self.drivers.get(slot.machine)
             if driver is None or rank in job.attempt.heard():
                 continue
-            key = key_of(self.engine_id, job.id, job.attempt.number, rank)
+            key = key_of(self.engine_id, job.id, job.attempt, rank)
             wanted = driver.wanted.get(key)
             if never_went and driver.link is None and wanted is not None and not wanted.started:
                 # A sister voided itself, so the common start never came: nothing runs there.
@@ -331,7 +331,7 @@ class Machines(Insight):
         unheard = job.attempt.unheard()
         for rank, slot in enumerate(job.attempt.placement):
             if driver := self.drivers.get(slot.machine):
-                key = key_of(self.engine_id, job.id, job.attempt.number, rank)
+                key = key_of(self.engine_id, job.id, job.attempt, rank)
                 driver.give_up(key) if rank in unheard else driver.let_go(key)
                 driver.let_go(key_of(self.engine_id, job.id, job.attempt.number, rank))
 

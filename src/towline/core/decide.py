@@ -68,8 +68,10 @@ class Step(Struct):
 class Core:
     """All jobs that have not ended, and the scheduler that places them."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_token: Callable[[], str] = lambda: "") -> None:
         self.scheduler = Scheduler()
+        #: Gives each attempt the part of its keys that is random: chance comes from outside.
+        self._new_token = new_token
         #: Every job that has not ended.
         self.jobs: dict[int, Job] = {}
         self._requests: dict[int, Request] = {}
@@ -311,7 +313,7 @@ class Core:
 
     def _place(self, now: float, step: Step) -> None:
         for placed in self.scheduler.decide(now):
-            job = jobs.placed(self.jobs[placed.id], placed.placement)
+            job = jobs.placed(self.jobs[placed.id], placed.placement, self._new_token())
             self._keep(job, step)
             self.health.started(job)
             self._go_on_without(job, step)
@@ -339,7 +341,8 @@ class Core:
         if job.spec.queue is None:
             self.scheduler.submit(self._waiting(job))
             return
-        job = jobs.handed_over(job, self._requests[job.id].process_count)
+        count = self._requests[job.id].process_count
+        job = jobs.handed_over(job, count, self._new_token())
         self._keep(job, step)
         step.orders.append(StartAttempt(job))
 

@@ -1,7 +1,7 @@
 """What may be removed: which job folders on a machine, and whether it is time to look for them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ DAY_S = 86400.0
 RECENT_S = 3600.0
 
 #: What follows the Engine's id in the name of a job's folder: the process, or a command beside it.
-_PLACE = re.compile(r"-([0-9]+)-[0-9]+-[0-9]+(\.x[0-9.]+)?\Z")
+_PLACE = re.compile(r"-([0-9]+)-[0-9]+(?:-([0-9a-f]{8}))?-[0-9]+(\.x[0-9.]+)?\Z")
 
 
 class Rules(Struct, frozen=True):
@@ -33,10 +33,30 @@ class Folder(Struct, frozen=True):
 
 def job_of(key: str, engine: str) -> int | None:
     """The job that a folder belongs to; None for what is not this Engine's."""
-    if not key.startswith(f"{engine}-"):
-        return None
-    place = _PLACE.match(key, len(engine))
+    place = _place(key, engine)
     return int(place[1]) if place else None
+
+
+def token_of(key: str, engine: str) -> str:
+    """The random part of a key; empty for those that an older version made."""
+    place = _place(key, engine)
+    return place[2] or "" if place else ""
+
+
+def _place(key: str, engine: str) -> re.Match[str] | None:
+    return _PLACE.match(key, len(engine)) if key.startswith(f"{engine}-") else None
+
+
+def is_ours(key: str, job: Job | None, engine: str, earlier: Mapping[int, Collection[str]]) -> bool:
+    """False for a folder of the same number that only a copy of this Engine's store knows of.
+
+    `earlier` are the tokens of attempts that others followed.
+    """
+    token = token_of(key, engine)
+    if not token or job is None:
+        return job is not None
+    now = job.attempt.token if job.attempt else ""
+    return token == now or token in earlier.get(job.id, ())
 
 
 def may_go(job: Job | None, now: float) -> bool:
@@ -49,13 +69,18 @@ def may_go(job: Job | None, now: float) -> bool:
 
 
 def folders_to_remove(
-    folders: Iterable[Folder], jobs: Mapping[int, Job], engine: str, now: float, rules: Rules
+    folders: Iterable[Folder],
+    jobs: Mapping[int, Job],
+    engine: str,
+    now: float,
+    rules: Rules,
+    earlier: Mapping[int, Collection[str]],
 ) -> list[Folder]:
     """The folders of one machine that may go: the old ones, and the oldest while it is too much."""
     whole: dict[int, list[Folder]] = {}
     for folder in folders:
         number = job_of(folder.key, engine)
-        if number is not None:
+        if number is not None and is_ours(folder.key, jobs.get(number), engine, earlier):
             whole.setdefault(number, []).append(folder)
     left = sum(folder.bytes for some in whole.values() for folder in some)
     ended_at = {

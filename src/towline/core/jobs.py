@@ -18,19 +18,20 @@ def accepted(job_id: int, spec: JobSpec, now: float) -> Job:
     return Job(id=job_id, spec=spec, state=state, submitted=now)
 
 
-def placed(job: Job, placement: Placement) -> Job:
+def placed(job: Job, placement: Placement, token: str = "") -> Job:
+    """Its next attempt has its place; `token` makes its keys unlike any other's."""
     number = job.attempt.number + 1 if job.attempt else 1
     return replace(
         job,
         state=next_state(job.state, "place"),
-        attempt=Attempt(number=number, placement=placement),
+        attempt=Attempt(number=number, placement=placement, token=token),
         reason="",
     )
 
 
-def handed_over(job: Job, count: int) -> Job:
+def handed_over(job: Job, count: int, token: str = "") -> Job:
     """To a cluster that queues jobs itself: all its processes are in its hands from now on."""
-    return placed(job, (Slot(job.spec.cluster),) * count)
+    return placed(job, (Slot(job.spec.cluster),) * count, token)
 
 
 def waiting_there(job: Job, reason: str) -> Job:

@@ -197,7 +197,7 @@ class Desk:
         for rank, (group, process, _) in enumerate(request_of(job.spec.request).processes()):
             slot = job.attempt.placement[rank]
             ending = job.attempt.endings.get(rank)
-            key = key_of(self.engine.store.engine_id, job.id, job.attempt.number, rank)
+            key = key_of(self.engine.store.engine_id, job.id, job.attempt, rank)
             member = self.machines.members.get(slot.machine)
             found.append(
                 {

@@ -8,6 +8,7 @@ more facts share a transaction. Nothing else changes jobs.
 import asyncio
 import functools
 import itertools
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -41,6 +42,8 @@ from towline.model.request import Request
 from towline.store.store import BroughtRow, Note, Store, Submission
 
 T = TypeVar("T")
+#: Of the random part of each attempt's keys.
+_TOKEN_BYTES = 4
 #: How remarks about results begin.
 KEPT, LEFT_OUT = "kept ", "left out "
 #: How it is told that a job's folder was removed from its machine.
@@ -57,7 +60,7 @@ class Engine:
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self.store = store
-        self.core = Core()
+        self.core = Core(new_token=lambda: secrets.token_hex(_TOKEN_BYTES))
         self.clock = clock
         self.backend: Backend | None = None
         self._facts: list[Fact] = []

@@ -38,7 +38,7 @@ class Forwards:
             job = self.engine.job(job_id)
             link = await self.machines.tunnel(job, 0)
             assert job.attempt is not None
-            key = key_of(self.engine.store.engine_id, job_id, job.attempt.number, 0)
+            key = key_of(self.engine.store.engine_id, job_id, job.attempt, 0)
             return link, {"port": port, "key": key}
 
         forward = Forward(job_id, port, reach)

@@ -138,7 +138,9 @@ class Housekeeping:
         rules = Rules(settings.after_days * DAY_S, settings.keep_mb * 1024 * 1024)
         # While it was measured, a job may have been tried again.
         jobs |= {n: job for n, job in self.engine.core.jobs.items() if n in jobs}
-        going = folders_to_remove(folders, jobs, engine_id, self.engine.clock(), rules)
+        earlier = self.engine.store.earlier_tokens(jobs)
+        now = self.engine.clock()
+        going = folders_to_remove(folders, jobs, engine_id, now, rules, earlier)
         return going, sum(folder.bytes for folder in folders)
 
     def _jobs(self, numbers: set[int | None]) -> dict[int, Job]:

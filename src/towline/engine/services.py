@@ -180,7 +180,7 @@ class Services:
 
     def _where(self, job: Job, name: str) -> Where:
         assert job.attempt is not None
-        key = key_of(self.engine.store.engine_id, job.id, job.attempt.number, 0)
+        key = key_of(self.engine.store.engine_id, job.id, job.attempt, 0)
         return {"key": key, "service": name}
 
     async def _path(self, job: Job, standing: Standing) -> str:

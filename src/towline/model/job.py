@@ -148,6 +148,9 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
 
     number: int
     placement: Placement
+    #: A part of its keys that nobody can have given out before, not even a copy of this Engine.
+    #: Empty for attempts that an older version made.
+    token: str = ""
     started: float = 0.0
     #: rank -> how that process ended.
     endings: dict[int, Ending] = field(default_factory=dict)
@@ -198,9 +201,10 @@ class Job(Struct, frozen=True):
 WANTED = "wanted"
 
 
-def key_of(engine: str, job_id: int, attempt: int, rank: int) -> str:
+def key_of(engine: str, job_id: int, attempt: Attempt, rank: int) -> str:
     """The name of one process of one attempt, unique over all Engines and for all time."""
-    return f"{engine}-{job_id}-{attempt}-{rank}"
+    token = f"-{attempt.token}" if attempt.token else ""
+    return f"{engine}-{job_id}-{attempt.number}{token}-{rank}"
 
 
 def standing(job: Job) -> str:

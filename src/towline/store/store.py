@@ -197,6 +197,15 @@ class Store:
         ).fetchone()
         return decode_attempt(row[0]) if row else None
 
+    def earlier_tokens(self, ids: Iterable[int]) -> dict[int, set[str]]:
+        """Of attempts that others followed, by their job."""
+        found: dict[int, set[str]] = {}
+        for job_id in ids:
+            rows = self._reader.execute("SELECT body FROM attempts WHERE job=?", (job_id,))
+            if tokens := {decode_attempt(body).token for (body,) in rows}:
+                found[job_id] = tokens
+        return found
+
     def given_up(self) -> list[tuple[Job, Attempt]]:
         """Attempts that were given up and are still unheard of, each with its job."""
         rows = self._reader.execute(

@@ -128,7 +128,7 @@ class Slurm:
                 f"job {job.id} does not run now, so nothing can run beside it",
                 hint=f"tow ls {job.id} and tow pull {job.id} show its files",
             )
-        key = key_of(self.engine_id, job.id, job.attempt.number, rank)
+        key = key_of(self.engine_id, job.id, job.attempt, rank)
         number = await queue.commands.plain_number(link, handed.id)
         beside = ["srun", f"--jobid={number}", "--overlap", "--ntasks=1", "--nodes=1"]
         beside += handed.beside(rank)

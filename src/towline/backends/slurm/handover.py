@@ -38,7 +38,7 @@ exit {NO_PYTHON}
 def handed_key(engine: str, job: Job) -> str:
     """The name of an attempt as a whole; those of its processes begin with it."""
     assert job.attempt is not None
-    return key_of(engine, job.id, job.attempt.number, 0).rpartition("-")[0]
+    return key_of(engine, job.id, job.attempt, 0).rpartition("-")[0]
 
 
 def queueing(job: Job) -> Queueing:
@@ -145,7 +145,7 @@ def spec(engine: str, job: Job, request: Request, rank: int) -> dict[str, Any]:
         if name not in asked.env:
             env.pop(name, None)
     return {
-        "key": key_of(engine, job.id, job.attempt.number, rank),
+        "key": key_of(engine, job.id, job.attempt, rank),
         "argv": [original(word) for word in asked.argv],
         "env": {name: original(value) for name, value in env.items()},
         "cwd": original(asked.subfolder),
