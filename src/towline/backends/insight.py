@@ -7,6 +7,7 @@ from typing import Any
 from towline.agent.link import Link
 from towline.backends.beside import run_beside
 from towline.backends.driver import Driver
+from towline.backends.transfer.job_files import JobFiles
 from towline.errors import NotFound, Unreachable
 from towline.model.job import Job, key_of
 
@@ -79,6 +80,10 @@ class Insight:
                 hint="try again; if it happens often, its network or memory may be at fault",
             )
         return header, content
+
+    def files(self, job: Job, rank: int, kept: bool = False) -> JobFiles:
+        """Those of one process; `kept`: what it keeps for the next job."""
+        return JobFiles(lambda: self._where(job, rank), kept)
 
     async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
         link, key = await self._where(job, rank)
