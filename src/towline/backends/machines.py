@@ -13,7 +13,6 @@ from towline.backends.insight import Insight
 from towline.backends.membership import Membership
 from towline.backends.silence import TICK_S, AwakeClock
 from towline.backends.tasks import Tasks
-from towline.backends.transfer.job_files import JobFiles
 from towline.backends.variables import process_variables, shared_variables
 from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, NoNetwork
@@ -333,77 +332,3 @@ class Machines(Insight):
             if driver := self.drivers.get(slot.machine):
                 key = key_of(self.engine_id, job.id, job.attempt, rank)
                 driver.give_up(key) if rank in unheard else driver.let_go(key)
-                driver.let_go(key_of(self.engine_id, job.id, job.attempt.number, rank))
-
-    # --- looking into a job ------------------------------------------------------------------
-
-    async def _where(self, job: Job, rank: int) -> tuple[Link, str]:
-        if job.attempt is None:
-            raise NotFound(f"job {job.id} has not started yet", hint=f"tow why {job.id}")
-        if rank >= len(job.attempt.placement):
-            count = len(job.attempt.placement)
-            raise NotFound(
-                f"job {job.id} has {count} process{'es' if count > 1 else ''}, no number {rank}"
-            )
-        machine = job.attempt.placement[rank].machine
-        if machine not in self.drivers:
-            # An earlier Engine used it, and this one has had no need to yet.
-            self.find_machine(machine)
-        driver = self.drivers.get(machine)
-        if driver is None:
-            raise NotFound(
-                f"{machine}, where job {job.id} ran, is not part of any cluster any more"
-            )
-        return await driver.reach(), key_of(self.engine_id, job.id, job.attempt.number, rank)
-
-    def sending(self, job: Job) -> tuple[int, int] | None:
-        """How much of what the job needs is over there, and of how much, in bytes."""
-        names = {slot.machine for slot in job.attempt.placement} if job.attempt else set()
-        found = [
-            sending
-            for name in names
-            if name in self.drivers
-            for snapshot, sending in self.drivers[name].sending.items()
-            if snapshot in (job.spec.snapshot, job.spec.keep) and sending.total
-        ]
-        return (sum(s.sent for s in found), sum(s.total for s in found)) if found else None
-
-    async def read_log(
-        self, job: Job, rank: int, stream: str, offset: int, wait: bool
-    ) -> tuple[bytes, bool]:
-        link, key = await self._where(job, rank)
-        header, blob = await link.ask(
-            "read", key=key, stream=stream, offset=offset, limit=_READ, wait=wait
-        )
-        return blob, header["eof"]
-
-    async def log_size(self, job: Job, rank: int, stream: str) -> int:
-        link, key = await self._where(job, rank)
-        header, _ = await link.ask("read", key=key, stream=stream, offset=0, limit=0, wait=False)
-        size: int = header["size"]
-        return size
-
-    async def file_operation(
-        self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
-    ) -> tuple[dict[str, Any], bytes]:
-        link, key = await self._where(job, rank)
-        header, content = await link.ask(op, blob, key=key, **fields)
-        told = header.get("sha256")
-        if told is not None and hashlib.sha256(content).hexdigest() != told:
-            raise Unreachable(
-                f"{link.host.name}: a part of {fields.get('path')} arrived damaged",
-                hint="try again; if it happens often, its network or memory may be at fault",
-            )
-        return header, content
-
-    def files(self, job: Job, rank: int, kept: bool = False) -> JobFiles:
-        return JobFiles(lambda: self._where(job, rank), kept)
-
-    async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
-        link, key = await self._where(job, rank)
-        async for item in run_beside(link, key, argv):
-            yield item
-
-    async def tunnel(self, job: Job, rank: int) -> Link:
-        link, _ = await self._where(job, rank)
-        return link
