@@ -21,6 +21,8 @@ from towline.errors import UsageError
         ("[::1]", ("::1", None)),
         ("fe80::1", ("fe80::1", None)),
         ("me@corp.com@gpu1", ("me@corp.com@gpu1", None)),
+        ("ssh://me@gpu1:2222", ("me@gpu1", 2222)),
+        ("ssh://gpu1", ("gpu1", None)),
     ],
 )
 def test_target_is_split(target: str, parts: tuple[str, int | None]) -> None:
@@ -51,6 +53,11 @@ def test_target_is_split(target: str, parts: tuple[str, int | None]) -> None:
         "[::1]22",
         "[]:22",
         "a/b",
+        "a/b@gpu1",
+        "ssh://",
+        "ssh://-oProxyCommand=x@gpu1",
+        "ssh://-x@gpu1",
+        "http://me@gpu1",
     ],
 )
 def test_what_cannot_be_a_machine_is_refused(target: str) -> None:

@@ -125,6 +125,20 @@ def test_a_home_with_a_long_path_works(tow: Tow, tmp_path: Path) -> None:
         stop_all(home)
 
 
+def test_a_relative_home_is_one_of_this_folder(tow: Tow) -> None:
+    home = tow.folder / "my state"
+    try:
+        done = tow("run", "--no-results", "sh", "-c", "ls", env={"TOWLINE_HOME": "my state"})
+        assert done.returncode == 0, done.stderr
+        assert (home / "store.db").exists()
+        assert [
+            str(job["id"]) for job in tow.json("status", env={"TOWLINE_HOME": str(home)})["jobs"]
+        ]
+        assert not Path("/my state").exists()
+    finally:
+        stop_all(home)
+
+
 def test_a_socket_left_by_a_dead_engine_is_replaced(tow: Tow) -> None:
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(tow.home / "engine.sock"))

@@ -226,6 +226,8 @@ def _launch(paths: Paths) -> Popen[bytes]:
     from towline.config.paths import make_folders
 
     make_folders(paths)
+    # It stands in another folder, where a relative path would lead elsewhere.
+    home = {"TOWLINE_HOME": paths.home} if os.environ.get("TOWLINE_HOME") else {}
     log = os.open(paths.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
@@ -234,6 +236,7 @@ def _launch(paths: Paths) -> Popen[bytes]:
             stdout=log,
             stderr=log,
             cwd="/",
+            env={**os.environ, **home},
             start_new_session=True,
         )
     finally:

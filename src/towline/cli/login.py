@@ -15,7 +15,7 @@ def log_in(engine: Engine, logins: list[dict[str, Any]]) -> bool:
     """Let ssh ask on this terminal and have the Engine dial again; False when that cannot be."""
     if not interactive():
         for name in map(_name, logins):
-            note(f"{name} wants a password or a second factor; type: tow login {name}")
+            note(f"{name} needs you once, on a terminal; type: tow login {name}")
         return False
     import subprocess
 

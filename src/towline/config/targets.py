@@ -13,7 +13,7 @@ _UNSAFE = frozenset("'`\"$;&<>|(){}*?!#,=")
 def split_target(target: str) -> tuple[str, int | None]:
     """What to give to ssh as destination, and the port if the target names one."""
     _check_letters(target)
-    user, at, host = target.rpartition("@")
+    user, at, host = target.removeprefix("ssh://").rpartition("@")
     port: str | None = None
     if host.startswith("["):
         host, closed, rest = host[1:].partition("]")
@@ -26,6 +26,8 @@ def split_target(target: str) -> tuple[str, int | None]:
         raise _wrong(target, "a part of it is empty")
     if host.startswith("-") or any(letter in host for letter in "[]\\/@"):
         raise _wrong(target, f"{host!r} is not the name of a host")
+    if user.startswith("-") or "/" in user:
+        raise _wrong(target, f"{user!r} is not the name of a user")
     return f"{user}{at}{host}", None if port is None else _port(target, port)
 
 

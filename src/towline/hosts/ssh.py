@@ -12,6 +12,7 @@ import hashlib
 import os
 import shlex
 from collections.abc import Callable
+from typing import NamedTuple
 
 from towline.errors import HostError, NoNetwork, Refused, Unreachable, Unusable
 from towline.hosts.ciphers import faster_ciphers
@@ -92,7 +93,8 @@ class SshHost:
         return [*argv, *rest]
 
     def failure(self, returncode: int | None, stderr: str) -> HostError:
-        return explain_failure(self.name, self.destination, returncode, stderr)
+        way = Way(self.destination, self.port, self.key)
+        return explain_failure(self.name, way, returncode, stderr)
 
 
 def real_target(answer: str) -> tuple[str, ...]:
@@ -101,46 +103,70 @@ def real_target(answer: str) -> tuple[str, ...]:
     return tuple(told.get(word, "") for word in ("user", "hostname", "port"))
 
 
-def _changed_key(name: str, destination: str, last: str) -> HostError:
+class Way(NamedTuple):
+    """How a machine is reached, in commands that a person can type."""
+
+    destination: str
+    port: int | None = None
+    key: str | None = None
+
+    def typed(self, program: str) -> str:
+        """`ssh -p 2222 -i KEY worker@host`; the same for ssh-copy-id."""
+        port = [] if self.port is None else ["-p", str(self.port)]
+        key = [] if self.key is None else ["-i", self.key]
+        # A `~` must not be quoted: the shell replaces it.
+        return " ".join([program, *port, *map(_quoted, key), shlex.quote(self.destination)])
+
+    def known_as(self) -> str:
+        """Its name in ~/.ssh/known_hosts."""
+        host = self.destination.rpartition("@")[2]
+        return shlex.quote(host if self.port in (None, 22) else f"[{host}]:{self.port}")
+
+
+def _quoted(word: str) -> str:
+    return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") else shlex.quote(word)
+
+
+def _changed_key(name: str, way: Way, last: str) -> HostError:
     return Refused(
         f"{name}: its host key has changed since you last connected",
         hint="if the machine was reinstalled, remove the old key with "
-        f"`ssh-keygen -R {destination.rpartition('@')[2]}`; "
+        f"`ssh-keygen -R {way.known_as()}`; "
         "if not, someone may be listening: ask its admin",
     )
 
 
-def _unknown_key(name: str, destination: str, last: str) -> HostError:
+def _unknown_key(name: str, way: Way, last: str) -> HostError:
     return Refused(
         f"{name}: its host key is not known yet",
         hint=f"{_PERSON_MUST_ACT.format(name=name)} and confirm the key",
     )
 
 
-def _denied(name: str, destination: str, last: str) -> HostError:
+def _denied(name: str, way: Way, last: str) -> HostError:
     methods = last.partition("(")[2].rstrip(").") or "unknown"
     return Refused(
         f"{name}: login refused (it accepts: {methods})",
         hint=f"{_PERSON_MUST_ACT.format(name=name)}; "
-        f"or install your key with `ssh-copy-id {destination}`",
+        f"or install your key with `{way.typed('ssh-copy-id')}`",
     )
 
 
-def _no_such_name(name: str, destination: str, last: str) -> HostError:
+def _no_such_name(name: str, way: Way, last: str) -> HostError:
     return NoNetwork(
-        f"{name}: there is no host of that name ({destination})",
+        f"{name}: there is no host of that name ({way.destination})",
         hint="check the spelling, ~/.ssh/config, and whether you are on the right network or VPN",
     )
 
 
-def _no_answer(name: str, destination: str, last: str) -> HostError:
+def _no_answer(name: str, way: Way, last: str) -> HostError:
     return Unreachable(
         f"{name}: does not answer ({_tail(last)})",
-        hint=f"is it switched on and reachable? try: ssh {destination} true",
+        hint=f"is it switched on and reachable? try: {way.typed('ssh')} true",
     )
 
 
-def _no_network(name: str, destination: str, last: str) -> HostError:
+def _no_network(name: str, way: Way, last: str) -> HostError:
     return NoNetwork(
         f"{name}: cannot be reached from here ({_tail(last)})",
         hint="is this machine on the right network or VPN?",
@@ -148,7 +174,7 @@ def _no_network(name: str, destination: str, last: str) -> HostError:
 
 
 #: What OpenSSH prints -> what it means. First match wins.
-_SIGNS: tuple[tuple[str, Callable[[str, str, str], HostError]], ...] = (
+_SIGNS: tuple[tuple[str, Callable[[str, Way, str], HostError]], ...] = (
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", _changed_key),
     ("Host key verification failed", _unknown_key),
     ("Permission denied", _denied),
@@ -164,18 +190,18 @@ _SIGNS: tuple[tuple[str, Callable[[str, str, str], HostError]], ...] = (
 )
 
 
-def explain_failure(name: str, destination: str, returncode: int | None, stderr: str) -> HostError:
+def explain_failure(name: str, way: Way, returncode: int | None, stderr: str) -> HostError:
     """Turn what OpenSSH printed into an error a person can act on; the raw text is kept."""
     lines = stderr.strip().splitlines()
     for sign, explain in _SIGNS:
         matching = [line for line in lines if sign in line]
         if matching:
-            return explain(name, destination, matching[-1])
+            return explain(name, way, matching[-1])
     if returncode == 3:
         return no_python(name)
     last = lines[-1] if lines else f"ssh ended with code {returncode} and said nothing"
     return Unreachable(
-        f"{name}: the connection failed: {last}", hint=f"try: ssh {destination} true"
+        f"{name}: the connection failed: {last}", hint=f"try: {way.typed('ssh')} true"
     )
 
 

@@ -74,7 +74,7 @@ def _check_fuse() -> None:
     try:
         from fuse import FUSE  # noqa: F401
     except ImportError:
-        hint = "install it where towline is installed: pip install 'towline[mount]'"
+        hint = "install it where towline is installed: pip install fusepy"
         raise UsageError("tow mount needs the Python package fusepy", hint) from None
     except OSError:
         raise UsageError("tow mount needs libfuse 2, which is not here", INSTALL) from None
