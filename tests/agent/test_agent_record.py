@@ -57,3 +57,21 @@ def test_a_file_system_without_hard_links_will_do(
     assert record.write_first(str(tmp_path / "claim"), b"mine")
     assert not record.write_first(str(tmp_path / "claim"), b"theirs")
     assert (tmp_path / "claim").read_bytes() == b"mine" and os.listdir(tmp_path) == ["claim"]
+
+
+@pytest.mark.parametrize(("ran_s", "synced"), [(0.5, []), (5.0, ["life"])])
+def test_the_end_of_a_job_that_took_its_time_survives_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran_s: float, synced: list[str]
+) -> None:
+    found: list[str] = []
+
+    def note(fd: int) -> None:
+        found.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    life = record.open_life(str(tmp_path), create=True)
+    assert life is not None
+    record.write_exit(str(tmp_path), life, {"code": 0, "started": 9.0, "ended": 9.0 + ran_s}, b"{}")
+    os.close(life)
+    assert found == synced
+    assert os.listdir(tmp_path) == ["exit"]

@@ -25,7 +25,9 @@ from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
 from towline.errors import AgentError, ConfigError, HostError
 from towline.model.job import Job
+from towline.model.odd_text import original
 from towline.snapshot.sweep import sweep
+from towline.snapshot.syncing import sync_file_systems
 from towline.store.needed import snapshots_needed
 
 log = logging.getLogger("towline")
@@ -100,6 +102,7 @@ class Housekeeping:
             link = await driver.reach(_REACH_S, patient=False)
             going, total = await self._folders(link, settings)
             if not dry_run:
+                await self._sync_results(going)
                 going = await _forget(link, going)
                 driver.forget_staged()
             self._count(removed, going)
@@ -115,6 +118,15 @@ class Housekeeping:
         except (HostError, AgentError) as error:
             removed.error, removed.hint = error.text, error.hint
         return removed
+
+    async def _sync_results(self, going: list[Folder]) -> None:
+        """What came home must be on disk before the only other copy goes."""
+        numbers = {job_of(folder.key, self.engine.store.engine_id) for folder in going}
+        homes = {job.spec.folder for job in self._jobs(numbers).values() if job.results}
+        if homes:
+            places = [original(home) for home in homes] + [self.paths.home]
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, sync_file_systems, places)
 
     def _count(self, removed: Removed, going: list[Folder]) -> None:
         numbers = {job_of(folder.key, self.engine.store.engine_id) for folder in going}

@@ -104,6 +104,8 @@ class Placer:
         self.umask = umask
         self.known = brought.files if brought.top == keepable(self.top) else {}
         self.now: dict[str, Mark] = {}
+        #: Files and folders that are new here, or have new contents.
+        self.placed: list[str] = []
         #: Files that a person has here with other content, and where the newer copy went.
         self.conflicts: list[tuple[str, str]] = []
 
@@ -168,6 +170,8 @@ class Placer:
             else:
                 continue
             self.now[name] = mark
+            if mark.size >= 0:
+                self.placed.append(place)
             if fresh and place != wanted:
                 self.conflicts.append((wanted, place))
             return place
@@ -188,6 +192,7 @@ class Placer:
                 return  # made meanwhile
             raise InTheWay(folder) from None
         os.chmod(folder, 0o777 & ~self.umask)
+        self.placed.append(folder)
         if folder == self.top:
             ignore_in_git(folder)
 

@@ -24,6 +24,7 @@ from towline.engine.placing import (
     ignore_in_git,
     remove_parts,
 )
+from towline.engine.settling import Settling
 from towline.errors import HostError, TowlineError, UsageError
 from towline.model.job import WANTED, Job
 from towline.model.odd_text import keepable, original
@@ -47,7 +48,8 @@ class Results:
         #: Two do not fetch the same job at the same time.
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._writers = ThreadPoolExecutor(_THREADS, thread_name_prefix="results")
-        engine.on_end = self.fetch_soon
+        self.settling = Settling(self._writers)
+        engine.on_end = self._ended
         engine.bring_home = self.put_said
 
     def resume(self) -> None:
@@ -58,6 +60,13 @@ class Results:
             with contextlib.suppress(OSError):
                 remove_parts(self._folder(job))
             self.fetch_soon(job)
+
+    def _ended(self, job: Job) -> None:
+        if job.results.startswith(("/", "\0")):
+            # It came with the news of its end.
+            stem = os.path.splitext(original(job.results))[0]
+            self.settling.soon((f"{stem}.out", f"{stem}.err"))
+        self.fetch_soon(job)
 
     def fetch_soon(self, job: Job) -> None:
         if job.results == WANTED and job.id not in self._fetching:
@@ -75,6 +84,7 @@ class Results:
     def close(self) -> None:
         for task in list(self._fetching.values()):
             task.cancel()
+        self.settling.close()
         self._writers.shutdown(wait=False, cancel_futures=True)
 
     async def _fetch_patiently(self, job_id: int) -> None:
@@ -142,6 +152,7 @@ class Results:
                 await fetching.process(rank, f"{group}.{process}" if many else "")
             if job.state.final and not back:
                 await fetching.in_thread(placer.remove_older)
+            await self.settling.on_disk(placer.placed)
             fetching.fetched.conflicts = placer.conflicts
             return fetching.fetched, placer.brought()
 

@@ -12,6 +12,7 @@ from towline.errors import NotFound
 from towline.model.units import shown
 from towline.snapshot.packs import Packs, write_all
 from towline.snapshot.reading import SMALL, open_plain
+from towline.snapshot.syncing import Unsynced
 
 #: Nothing takes this long to write.
 OLD_S = 86400
@@ -27,7 +28,9 @@ class BlobStore:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.packs = Packs(f"{root}/packs")
+        #: What was written and is not known to be on disk.
+        self.unsynced = Unsynced()
+        self.packs = Packs(f"{root}/packs", self.unsynced)
         #: Folder -> its time, and the blobs seen in it as a whole.
         self.seen: dict[str, tuple[tuple[int, float], set[str]]] = {}
         os.makedirs(os.path.dirname(root) or ".", exist_ok=True)
@@ -93,6 +96,7 @@ class BlobStore:
             try:
                 self._write_new(temporary, content)
                 os.rename(temporary, self.path(digest))
+                self.unsynced.add(self.path(digest))
             finally:
                 _unlink_if_there(temporary)
         return digest
@@ -150,10 +154,12 @@ class BlobStore:
         except FileNotFoundError:
             self._make_folder(os.path.dirname(path))
             os.rename(temporary, path)
+        self.unsynced.add(path)
 
     def _make_folder(self, folder: str) -> None:
         try:
             os.mkdir(folder, 0o700)
+            self.unsynced.add(folder)
         except FileExistsError:
             pass
 

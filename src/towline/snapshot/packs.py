@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from towline.snapshot.syncing import Unsynced
+
 #: SHA-256, offset, size.
 RECORD = struct.Struct(">32sQQ")
 _PACK, _INDEX = ".pack", ".index"
@@ -51,8 +53,10 @@ class Place(Struct, frozen=True, gc=False):
 class Packs:
     """The packs of one folder; what is in them is remembered from the first look on."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, unsynced: Unsynced) -> None:
         self.folder = folder
+        #: What was written and is not known to be on disk.
+        self.unsynced = unsynced
         self._places: dict[bytes, Place] | None = None
         self._lock = threading.Lock()
 
@@ -82,6 +86,7 @@ class Packs:
             return self._places
 
     def added(self, stem: str) -> None:
+        self.unsynced.add(stem + _PACK, stem + _INDEX)
         places = self._load()
         with self._lock:
             places.update(contents(stem))

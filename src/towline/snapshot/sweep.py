@@ -41,6 +41,7 @@ def _sweep_pack(
         return []
     if not dry_run:
         _copy(store, live)
+        store.unsynced.sync()  # before what it was copied from goes
         if not store.packs.remove(stem, before):
             return []
         store.seen.clear()

@@ -95,6 +95,8 @@ def take_snapshot(
             entries = [entry for entry in found if entry is not None]
         # The list of entries is a blob like any other, and its hash is the snapshot's id.
         snapshot_id = store.put_bytes(canonical(entries))
+        # Whoever is told that a job was accepted need not fear a power cut.
+        store.unsynced.sync()
     except OSError as error:
         raise _no_room(tree.root, error) from None
     contents = [sizes[entry[2]] for entry in entries if entry[1] in "fx"]

@@ -13,6 +13,8 @@ import os
 
 from .endings import ending
 
+#: What took longer than this is not to be lost by a power cut right after it.
+WORTH_SYNCING_S = 1.0
 #: Room for the longest ending: its text is cut to fit.
 LIFE_SIZE = 1800
 #: What a file system says that cannot reserve room.
@@ -85,12 +87,29 @@ def whole_life(life, spec):
 def write_exit(folder, fd, end, spec):
     """Make the ending the truth; `fd` is the locked `life`."""
     write_life(fd, end, spec)
+    if ran_long(end):
+        sync(fd)
     try:
         os.rename(folder + "/life", folder + "/exit")
     except OSError:
         # The job removed its own folder: the ending must not be lost with it.
         os.makedirs(folder, 0o700, exist_ok=True)
         write_whole(folder + "/exit", json.dumps(end).encode("ascii"))
+
+
+def ran_long(end):
+    try:
+        return bool(end["started"]) and end["ended"] - end["started"] > WORTH_SYNCING_S
+    except (KeyError, TypeError):
+        return False  # what was written down of it is damaged
+
+
+def sync(fd):
+    """Have it survive a power cut; where that cannot be had, it is still written."""
+    try:
+        os.fdatasync(fd)
+    except OSError:
+        pass
 
 
 def read_exit(folder):

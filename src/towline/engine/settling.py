@@ -1,0 +1,71 @@
+"""What came home is on disk before that is said; one sync serves all that come meanwhile."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Executor
+
+from towline.snapshot.syncing import sync_files
+
+log = logging.getLogger("towline")
+
+#: What short jobs printed is synced when no more of it came for so long.
+_CALM_S = 2.0
+
+
+class Settling:
+    def __init__(self, writers: Executor) -> None:
+        self._writers = writers
+        self._paths: list[str] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._calm: asyncio.TimerHandle | None = None
+
+    async def on_disk(self, paths: Iterable[str]) -> None:
+        """Returns once these files are on disk."""
+        paths = list(paths)
+        if not paths:
+            return
+        self._paths += paths
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        self._start()
+        await done
+
+    def soon(self, paths: Iterable[str]) -> None:
+        """These need not be waited for; the job's own copies stay until they are on disk."""
+        self._paths += paths
+        if self._calm is not None:
+            self._calm.cancel()
+        self._calm = asyncio.get_running_loop().call_later(_CALM_S, self._start)
+
+    def close(self) -> None:
+        if self._calm is not None:
+            self._calm.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._sync())
+
+    async def _sync(self) -> None:
+        try:
+            while self._waiting or self._paths:
+                paths, self._paths = self._paths, []
+                waiting, self._waiting = self._waiting, []
+                outcome = await self._sync_now(paths)
+                for done in waiting:
+                    if not done.done():
+                        done.set_result(None) if outcome is None else done.set_exception(outcome)
+        finally:
+            self._task = None
+
+    async def _sync_now(self, paths: list[str]) -> OSError | None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._writers, sync_files, paths)
+        except OSError as error:
+            log.warning("results could not be synced: %s", error)
+            return error
+        return None

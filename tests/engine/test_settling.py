@@ -1,0 +1,123 @@
+"""Results are on disk before they are called home; one sync serves many jobs."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from engine.bench import play_on
+from towline.backends.machines import Machines
+from towline.engine import settling
+from towline.engine.engine import Engine
+from towline.engine.results import Results
+from towline.engine.settling import Settling
+from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
+from towline.model.machine import Slot
+from towline.store.store import Store
+
+
+class OneFile:
+    """A machine on which a job made one file."""
+
+    async def file_operation(self, job: Job, rank: int, op: str, **fields: Any) -> Any:
+        if op == "changed":
+            entry = {"name": "made", "kind": "file", "size": 3, "mtime": 0.0, "mode": 0o644}
+            return {"files": [entry], "next": None}, b""
+        return {"size": 3, "eof": True}, b"new"
+
+    async def read_log(self, *where: Any, **how: Any) -> tuple[bytes, bool]:
+        return b"", True
+
+
+class Home:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.engine = Engine(Store(str(folder / "store.db")))
+        self.results = Results(self.engine, cast("Machines", OneFile()), str(folder))
+
+    async def job(self) -> Job:
+        [number] = self.engine.store.new_ids(1)
+        spec = JobSpec(argv=("true",), cluster="lab", owner="me", folder=str(self.folder))
+        attempt = Attempt(1, (Slot("gpu1", ()),), endings={0: Ending(code=0, started=1.0, made=1)})
+        job = Job(number, spec, State.DONE, ended=1.0, results=WANTED, attempt=attempt)
+        self.engine.store.commit({number: job}, {number}, (), 1.0)
+        return job
+
+    async def close(self) -> None:
+        self.results.close()
+        self.engine.close()
+
+
+def test_a_result_is_called_home_only_once_it_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    synced: list[str] = []
+
+    def slow(paths: list[str]) -> None:
+        began.set()
+        assert may_end.wait(30)
+        synced.extend(paths)
+
+    monkeypatch.setattr(settling, "sync_files", slow)
+
+    async def scenario(home: Home) -> None:
+        job = await home.job()
+        home.results.fetch_soon(job)
+        while not began.is_set():
+            await asyncio.sleep(0.01)
+        assert (tmp_path / "job_results/1/made").read_text() == "new"
+        assert home.engine.job(1).results == WANTED
+        may_end.set()
+        await home.results.settled(1)
+        assert home.engine.job(1).results == str(tmp_path / "job_results/1")
+        assert str(tmp_path / "job_results/1/made") in synced
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+def test_a_result_that_cannot_be_synced_is_not_called_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(paths: list[str]) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(settling, "sync_files", fail)
+
+    async def scenario(home: Home) -> None:
+        home.results.fetch_soon(await home.job())
+        await home.results.settled(1)
+        assert home.engine.job(1).results.startswith("not fetched: cannot write to ")
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+def test_all_that_come_while_one_is_synced_are_synced_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds: list[list[str]] = []
+    may_end = threading.Event()
+
+    def slow(paths: list[str]) -> None:
+        assert may_end.wait(30)
+        rounds.append(paths)
+
+    monkeypatch.setattr(settling, "sync_files", slow)
+
+    async def scenario() -> None:
+        with ThreadPoolExecutor(1) as writers:
+            together = Settling(writers)
+            first = asyncio.create_task(together.on_disk(["first"]))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            rest = [asyncio.create_task(together.on_disk([str(n)])) for n in range(50)]
+            await asyncio.sleep(0)
+            may_end.set()
+            await asyncio.gather(first, *rest)
+            await together.on_disk([])
+        assert rounds == [["first"], [str(n) for n in range(50)]]
+
+    asyncio.run(scenario())
