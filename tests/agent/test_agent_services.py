@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import Any
 import pytest
 
 from testbed.waiting import wait_until
+from towline.agent.remote import services
+from towline.model.service import Service, argv_of
 
 from .conftest import NewAgent
 from .driver import AgentError, Driver
@@ -266,3 +270,55 @@ def test_every_python_serves_also_through_the_relay_of_a_node(
     assert first_words(agent).startswith(b"HTTP/1.0 404")
     os.kill(agent.started["k"][0], signal.SIGTERM)
     agent.end_of("k")
+
+
+def test_a_command_whose_environment_reads_as_empty_for_a_moment_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As during `execve`, when the set-up's shell becomes the command."""
+    keeper = object.__new__(services.Keeper)
+    keeper.with_setup, keeper.environ, keeper.command = True, {b"COLOUR": b"none"}, (os.getpid(), 0)
+    monkeypatch.setattr(keeper, "wait", lambda seconds: None)
+    monkeypatch.setattr(services.descendants, "lives", lambda *_: True)
+    told = iter([[b"TOWLINE_SETUP=x"], [b""], [b""], [b"COLOUR=blue", b""]])
+    monkeypatch.setattr(services.descendants, "environment", lambda pid: next(told))
+    assert keeper.environment() == {b"COLOUR": b"blue"}
+
+
+def test_a_command_that_nobody_may_look_at_does_not_keep_its_service_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeper = object.__new__(services.Keeper)
+    keeper.with_setup, keeper.command = True, (os.getpid(), 0)
+    keeper.environ = {b"COLOUR": b"none", b"TOWLINE_SETUP": b"x"}
+    monkeypatch.setattr(services.descendants, "may_look_into", lambda pid: False)
+    assert keeper.environment() == {b"COLOUR": b"none"}
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (None, "TensorBoard is not installed there"),
+        ("raise ImportError('protobuf is too new')", "does not start: ImportError: protobuf is"),
+        ("print('serves')", "serves"),
+    ],
+)
+def test_what_is_wrong_with_a_tensorboard_is_told(
+    tmp_path: Path, module: str | None, said: str
+) -> None:
+    """Only where there is none is it called not installed."""
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    if module is not None:
+        (tmp_path / "tensorboard").mkdir()
+        (tmp_path / "tensorboard/__init__.py").write_text(module)
+        (tmp_path / "tensorboard/main.py").write_text("")
+    done = subprocess.run(
+        argv_of(Service("tensorboard")),
+        env={"PATH": str(tmp_path), "PORT": "1", "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert said in done.stdout + done.stderr

@@ -128,10 +128,11 @@ def test_needs_that_cannot_be_are_refused(words: str) -> None:
 
 
 def test_a_whole_machine_is_not_told_which_gpu_is_its_own() -> None:
+    hidden = ["env", "-u", "CUDA_VISIBLE_DEVICES"]
     options = parser().parse_args(["batch.sh", "--machines", "m.yaml", "--reserve"])
-    assert argv_for("x y", options) == ["env", "-u", "CUDA_VISIBLE_DEVICES", "bash", "-c", "x y"]
+    assert argv_for("x y", options) == [*hidden, "bash", "-i", "-c", "x y"]
     options = parser().parse_args(["batch.sh", "--machines", "m.yaml"])
-    assert argv_for("x y", options) == ["bash", "-c", "x y"]
+    assert argv_for("x y", options) == ["bash", "-i", "-c", "x y"]
 
 
 def test_the_example_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_everything_is_asked_for_at_once(tow: Tow, stub: Stub, project: Path) ->
         "empty_outputs": True,
     }
     assert asked.json["lines"][1] == {
-        "argv": ["bash", "-c", LINES[1]],
+        "argv": ["bash", "-i", "-c", LINES[1]],
         "title": LINES[1],
         "name": "example_batch_script.sh.2",
         "number": 2,
@@ -204,7 +204,12 @@ def test_one_command_is_a_job_like_any_other(tow: Tow, stub: Stub, project: Path
     done = execute(tow, "execute_remote", *words)
     assert (done.returncode, done.stdout) == (3, "hello\n")
     [asked] = stub.asked_of("POST /v1/run")
-    wanted = {"argv": ["bash", "-c", "a b"], "cluster": "ad-hoc:1", "name": "mine", "back": ["/"]}
+    wanted = {
+        "argv": ["bash", "-i", "-c", "a b"],
+        "cluster": "ad-hoc:1",
+        "name": "mine",
+        "back": ["/"],
+    }
     assert {name: asked.json[name] for name in wanted} == wanted
 
 

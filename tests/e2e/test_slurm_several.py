@@ -110,3 +110,14 @@ def test_each_process_has_a_folder_of_its_own(tow: Tow, slurm: Slurm) -> None:
     assert done.stdout.count("mine") == 2
     made = sorted((tow.folder / "job_results/1").rglob("mine"))
     assert [path.read_text() for path in made] == ["0\n", "1\n"]
+
+
+def test_srun_in_the_script_of_several_processes_does_not_wait_for_them(
+    tow: Tow, slurm: Slurm
+) -> None:
+    configure(tow)
+    script = "srun --ntasks=2 sh -c 'echo step on $SLURMD_NODENAME' && echo went on"
+    done = tow("run", "-c", "cedar", "-r", "2:[]", "-o", "nodes=2", "bash", "-c", script)
+    assert done.returncode == 0, done.stderr
+    lines = [line.partition("] ")[2] for line in done.stdout.splitlines()]
+    assert sorted(lines) == sorted(["went on", "step on h2", "step on h3"] * 2)

@@ -72,7 +72,7 @@ class Link(asyncio.SubprocessProtocol):
     ) -> "Link":
         link = cls(host, on_event, on_closed)
         link._root = root
-        stage_two = agent_package().stage_two(root)
+        stage_two = agent_package().stage_two(root, host.login() is not None)
         await host.prepare()
         argv = host.channel(BOOT, str(len(stage_two)))
         try:

@@ -47,7 +47,7 @@ except OSError as problem:
     say("error " + str(problem)); sys.exit(3)
 sys.path.insert(0, home)
 from towline_agent.main import main
-main(root)
+main(root, {login!r})
 """
 
 
@@ -55,8 +55,10 @@ class Package(NamedTuple):
     digest: str
     zipped: bytes
 
-    def stage_two(self, root: str) -> bytes:
-        code = _STAGE_TWO.format(root=root, digest=self.digest, size=len(self.zipped))
+    def stage_two(self, root: str, login: bool) -> bytes:
+        """`login`: jobs there get the environment that logging in gives."""
+        facts = {"root": root, "digest": self.digest, "size": len(self.zipped), "login": login}
+        code = _STAGE_TWO.format(**facts)
         return code.encode()
 
 

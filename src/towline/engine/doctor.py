@@ -15,6 +15,7 @@ Step = dict[str, Any]
 _LITTLE_DISK_MB = 1024
 _CLOCK_S = 5.0
 _MOST_SAID = 300
+_LOGIN_HINT = "jobs there lack what your profile sets; try: ssh to it and `bash -lc env`"
 
 
 async def examine(desk: Desk, cwd: str | None, cluster: str | None) -> AsyncIterator[Step]:
@@ -62,6 +63,8 @@ async def examine_machine(driver: Driver, is_access_node: bool = False) -> Async
     yield _clock(driver, clock_s)
     if isinstance(raw.get("in_the_way"), dict):
         yield _claims(driver, raw["in_the_way"])
+    if raw.get("login"):
+        yield _step("", driver.name, "login shell", False, str(raw["login"]), _LOGIN_HINT)
     if by_ssh and hello.get("logout_ends_jobs"):
         yield _logout(driver)
 

@@ -15,14 +15,27 @@ MOST_SERVICES = 10
 _LONGEST_NAME = 40
 _PYTHON = re.compile(r"python[0-9.]*$")
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-#: Looks where the job's environment has it; says what to install where nothing has.
+#: Looks where the job's environment has it; says what to install where nothing has, and what is
+#: wrong where it is there but broken.
 _FIND_TENSORBOARD = """\
-has='import importlib.util as u; raise SystemExit(u.find_spec("tensorboard.main") is None)'
+has='
+import importlib.util, sys
+try:
+    there = all(map(importlib.util.find_spec, ("tensorboard", "tensorboard.main")))
+except Exception as error:
+    sys.exit("%s: %s" % (type(error).__name__, error))
+sys.exit(0 if there else 69)'
+why=
 for python in python3 python; do
-  if "$python" -c "$has" > /dev/null 2>&1; then exec "$python" -m tensorboard.main "$@"; fi
+  said=`"$python" -c "$has" 2>&1` && exec "$python" -m tensorboard.main "$@"
+  case $? in 69 | 126 | 127) ;; *) why="$why $said" ;; esac
 done
 if command -v tensorboard > /dev/null 2>&1; then exec tensorboard "$@"; fi
-echo "TensorBoard is not installed there: pip install tensorboard, in the job's environment" >&2
+if [ -n "$why" ]; then
+  echo "TensorBoard is there but does not start:$why" >&2
+else
+  echo "TensorBoard is not installed there: pip install tensorboard, in the job's environment" >&2
+fi
 exit 69
 """
 

@@ -93,9 +93,10 @@ class Call:
 class Calls:
     """Those under way; `reply(number, answer)` goes to whoever asked."""
 
-    def __init__(self, loop, reply):
+    def __init__(self, loop, reply, login):
         self.loop = loop
         self.reply = reply
+        self.login = login
         self.running = {}
         loop.children_ended.append(self.children_ended)
 
@@ -104,16 +105,29 @@ class Calls:
         self.start(request, lambda answer: self.reply(number, answer))
 
     def start(self, request, done, out=None):
-        """Run what is asked; a command that is not there is an answer too."""
+        """Run what is asked, once it is known what a login would find."""
         argv = checked_words(request.get("argv"))
         if request.get("login"):
             argv = BY_LOGIN_SHELL + argv
+        timeout_s = request.get("timeout_s") or TIMEOUT_S
+        if not self.login.is_pending:
+            self.run(argv, timeout_s, done, out)
+            return
+        mine = None if out is None else os.dup(out)
+        self.login.when_known(lambda: self.run(argv, timeout_s, done, mine, mine))
+
+    def run(self, argv, timeout_s, done, out, spare=None):
+        """A command that is not there is an answer too."""
         try:
-            call = Call(self.loop, argv, request.get("timeout_s") or TIMEOUT_S, done, out)
+            call = Call(self.loop, argv, timeout_s, done, out)
+            self.running[call.pid] = call
         except process.CannotStart as problem:
             done({"code": problem.code, "out": "", "err": problem.text})
-            return
-        self.running[call.pid] = call
+        except OSError as problem:  # too many processes just now
+            done({"code": 126, "out": "", "err": "temporarily unavailable: %s" % problem})
+        finally:
+            if spare is not None:
+                os.close(spare)
 
     def children_ended(self, ended):
         for pid, (status, _) in ended.items():

@@ -123,6 +123,18 @@ def environment(pid):
         return []
 
 
+def may_look_into(pid):
+    """Whether its environment can be read; not where a program has other rights than we have."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            file.read(1)
+    except PermissionError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
 class Takedown:
     """TERM to everything `find` names, KILL to what is left after the grace."""
 

@@ -77,8 +77,10 @@ def explain_setup(folder, spec, end):
     word = machine.read_text(folder + "/mark").strip() if spec.get("setup") else ""
     if not word or end["cause"]:
         return
-    end["cause"] = word
-    if word == "setup":
+    end["cause"] = "not_found" if word == "not_found" else "setup"
+    if word == "profile":
+        end["text"] = "the profile of the login shell ended it, so the command was not started"
+    elif word == "setup":
         end["text"] = "the setup failed, so the command was not started: %s" % spec["setup"]
     else:
         end["text"] = not_found(spec["argv"][0].encode("utf-8", "surrogateescape"))

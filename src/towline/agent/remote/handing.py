@@ -25,13 +25,13 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 class Handing:
     """`send` tells news, `woken(key)` those who wait for a job's output."""
 
-    def __init__(self, loop, home, reply, send, woken):
+    def __init__(self, loop, home, reply, send, woken, login):
         self.loop = loop
         self.home = home
         self.reply = reply
         self.send = send
         self.woken = woken
-        self.calls = Calls(loop, reply)
+        self.calls = Calls(loop, reply, login)
         self.prefix = ""
         self.seen = set()
         self.timer = None
@@ -80,7 +80,11 @@ class Handing:
         if request.get("tasks"):
             self.name_tasks(folder, request["tasks"])
         record.write_whole(folder + "/order", json.dumps(request["order"]).encode("ascii"))
-        record.write_whole(folder + "/script", request["script"].encode("ascii"), 0o700)
+        script = request["script"].encode("ascii")
+        if os.path.exists("/bin/bash"):
+            # Many a /bin/sh drops functions that a login exports, such as `module`.
+            script = script.replace(b"#!/bin/sh\n", b"#!/bin/bash\n", 1)
+        record.write_whole(folder + "/script", script, 0o700)
         if not os.path.islink(folder + "/agent"):
             os.symlink(PACKAGE, folder + "/agent")
         # Straight into the file: it is there even when nobody is left to be told.

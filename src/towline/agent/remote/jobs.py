@@ -52,10 +52,11 @@ class Job:
 class Jobs:
     """`woken(key)` is told when a job started or ended."""
 
-    def __init__(self, loop, home, woken):
+    def __init__(self, loop, home, woken, login):
         self.loop = loop
         self.home = home
         self.woken = woken
+        self.login = login
         self.jobs = {}
         self.queue: "collections.deque[Job]" = collections.deque()
         self.held, self.started, self.ended = [], [], []
@@ -118,6 +119,8 @@ class Jobs:
 
     def dispatch(self):
         self.dispatching = False
+        if self.login.is_pending:
+            return  # supervisors have the environment that we have when they are forked
         while self.queue:
             if self.queue[0].key not in self.jobs:
                 self.queue.popleft()  # voided or stopped meanwhile

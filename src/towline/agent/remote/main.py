@@ -17,6 +17,7 @@ from .files import Files
 from .handing import Handing
 from .home import Home
 from .jobs import Jobs
+from .login import Login
 from .loop import READ, WRITE, Loop
 from .probing import Probes, free_port
 from .refusal import Refusal
@@ -31,7 +32,7 @@ MOST_QUEUED = 8 << 20
 
 
 class Agent:
-    def __init__(self, home, stdin, stdout):
+    def __init__(self, home, stdin, stdout, login=False):
         self.home = home
         self.stdin = stdin
         self.loop = Loop(lambda text: note(home, text))
@@ -41,7 +42,11 @@ class Agent:
         self.flows = flows.Flows()
         self.called = False
         self.clogged = False
-        self.jobs = Jobs(self.loop, home, self.woken)
+        self.login = Login(self.loop, lambda text: note(home, text))
+        if login:
+            self.login.read()
+        self.jobs = Jobs(self.loop, home, self.woken, self.login)
+        self.login.when_known(self.jobs.dispatch)
         self.reads = Reads(self.loop, home, self.reply, self.jobs.is_active, self.is_full)
         self.places = Places(home)
         self.tunnels = Tunnels(
@@ -54,7 +59,9 @@ class Agent:
     def table(self):
         jobs, reads, blobs = self.jobs, self.reads, Blobs(self.home)
         supervisors = lambda: list(jobs.crew.workers)  # noqa: E731
-        probes = Probes(self.loop, self.home, self.reply, self.send, jobs.running, supervisors)
+        probes = Probes(
+            self.loop, self.home, self.reply, self.send, jobs.running, supervisors, self.login
+        )
         jobs.refused = probes.claims_changed
         operations = [
             jobs.start, jobs.exec, jobs.go, jobs.stop, jobs.void, jobs.observe, jobs.forget,
@@ -66,9 +73,12 @@ class Agent:
         ]  # fmt: skip
         table = {operation.__name__: operation for operation in operations}
         table.update(Files(self.home).operations())
-        table.update(Handing(self.loop, self.home, self.reply, self.send, self.woken).operations())
+        table.update(self.handing().operations())
         table.update(Sweeping(self.loop, self.home, self.reply, self.refuse).operations(table))
         return table
+
+    def handing(self):
+        return Handing(self.loop, self.home, self.reply, self.send, self.woken, self.login)
 
     def woken(self, key):
         self.reads.woken(key)
@@ -190,8 +200,11 @@ class Agent:
         self.speak()
 
 
-def main(root):
-    """Serve on stdin and stdout until the connection is gone; the jobs go on without us."""
+def main(root, login=False):
+    """Serve on stdin and stdout until the connection is gone; the jobs go on without us.
+
+    `login`: they get the environment that logging in gives, not what sshd gave us.
+    """
     stdin, stdout = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -211,5 +224,5 @@ def main(root):
     machine.reuse_memory()
     if hasattr(gc, "freeze"):
         gc.freeze()
-    Agent(home, stdin, stdout).run()
+    Agent(home, stdin, stdout, login).run()
     os._exit(0)

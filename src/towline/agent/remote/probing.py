@@ -85,13 +85,14 @@ class Probes:
     """`reply` and `send` go to the other side; `running` gives the jobs that run now, `workers` the
     pids of the supervisors."""
 
-    def __init__(self, loop, home, reply, send, running, workers):
+    def __init__(self, loop, home, reply, send, running, workers, login):
         self.loop = loop
         self.home = home
         self.reply = reply
         self.send = send
         self.running = running
         self.workers = workers
+        self.login = login
         self.asked = []
         self.query = None
         self.every_s = 0.0
@@ -152,6 +153,7 @@ class Probes:
         raw["own_cpu_s"] = own_cpu_s(self.workers())
         raw["claims"] = claimed(raw["jobs"])
         raw["in_the_way"] = claims.in_the_way()
+        raw["login"] = self.login.problem
         self.raw = raw
         asked, self.asked = self.asked, []
         for number in asked:

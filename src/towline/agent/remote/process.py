@@ -10,6 +10,25 @@ DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 SIGNALS = [number for number in range(1, signal.NSIG) if number not in (9, 19, 32, 33)]
 CAN_SPAWN = hasattr(os, "posix_spawn")
 
+#: First, where a login there gives more than we have, a shell becomes one that logged in. What
+#: profiles print is nobody's output; the mark tells of one that ends the shell.
+AT_LOGIN = """\
+exec 8>&1 9>&2 > /dev/null 2>&1
+echo profile > "$TOWLINE_MARK"
+export TOWLINE_PWD="$PWD"
+exec "$BASH" --login -c "$0" bash "$@"
+"""
+#: What the job itself was given wins over profiles, and they do not move it to another folder.
+AFTER_LOGIN = """\
+exec 1>&8 2>&9 8>&- 9>&-
+: > "$TOWLINE_MARK"
+while IFS= read -r -d '' __towline_line; do
+  case " $TOWLINE_GIVEN " in *" ${__towline_line%%=*} "*)
+    export "$__towline_line" 2> /dev/null ;;
+  esac
+done < /proc/$$/environ
+cd -- "$TOWLINE_PWD"; unset OLDPWD TOWLINE_PWD __towline_line
+"""
 #: Setup runs without positional parameters (`source activate` would take ours for its own).
 #: The mark tells a failed setup or an unknown command from a command with the same exit code.
 IN_BASH = """\
@@ -19,7 +38,7 @@ eval "$TOWLINE_SETUP"
 __towline_code=$?; [ $__towline_code = 0 ] || exit $__towline_code
 trap - EXIT
 type -- "${__towline_argv[0]}" > /dev/null 2>&1 || { echo not_found > "$TOWLINE_MARK"; exit 127; }
-unset TOWLINE_SETUP TOWLINE_MARK
+unset TOWLINE_SETUP TOWLINE_MARK TOWLINE_GIVEN
 exec "${__towline_argv[@]}"
 """
 IN_SH = """\
@@ -29,9 +48,20 @@ __towline_setup
 __towline_code=$?; [ $__towline_code = 0 ] || exit $__towline_code
 trap - EXIT
 type "$1" > /dev/null 2>&1 || { echo not_found > "$TOWLINE_MARK"; exit 127; }
-unset TOWLINE_SETUP TOWLINE_MARK
+unset TOWLINE_SETUP TOWLINE_MARK TOWLINE_GIVEN
 exec "$@"
 """
+#: Variables of ours while a set-up runs; no command sees them.
+HIDDEN = (b"TOWLINE_SETUP", b"TOWLINE_MARK", b"TOWLINE_GIVEN", b"TOWLINE_PWD")
+
+
+#: An interactive shell without a terminal: neither its complaint of that nor what ~/.bashrc prints
+#: is output, and the line runs in a subshell, which hears the signals that the shell ignores.
+WITHOUT_TERMINAL = """\
+exec 8>&1 9>&2 > /dev/null 2>&1
+exec bash -i -c 'exec 1>&8 2>&9 8>&- 9>&-; (eval "$0")' "$0"
+"""
+INTERACTIVE = [b"bash", b"-i", b"-c"]
 
 
 class CannotStart(Exception):
@@ -44,13 +74,29 @@ class CannotStart(Exception):
         self.text = text
 
 
-def with_setup(argv, setup, mark, environ):
-    """The command line that runs `setup` in a shell first, then becomes `argv`."""
+def without_terminal(argv):
+    """The same command; a line for an interactive bash so that it shows only what it says."""
+    if argv[-4:-1] != INTERACTIVE:
+        return argv
+    return argv[:-4] + [b"bash", b"--norc", b"-c", WITHOUT_TERMINAL.encode(), argv[-1]]
+
+
+def with_setup(argv, setup, mark, environ, given=None):
+    """The command line that runs `setup` in a shell first, then becomes `argv`.
+
+    The shell is one that logged in, unless `given` is None; else that names the variables which
+    no profile changes.
+    """
     environ[b"TOWLINE_SETUP"] = setup
     environ[b"TOWLINE_MARK"] = mark
     for shell in (b"/bin/bash", b"/usr/bin/bash", b"/usr/local/bin/bash"):
-        if os.path.exists(shell):
-            return [shell, b"--noprofile", b"--norc", b"-c", IN_BASH.encode(), b"bash"] + argv
+        if not os.path.exists(shell):
+            continue
+        plain = [shell, b"--noprofile", b"--norc", b"-c"]
+        if given is None:
+            return plain + [IN_BASH.encode(), b"bash"] + argv
+        environ[b"TOWLINE_GIVEN"] = b" ".join(given)
+        return plain + [AT_LOGIN.encode(), (AFTER_LOGIN + IN_BASH).encode()] + argv
     return [b"/bin/sh", b"-c", IN_SH.encode(), b"sh"] + argv
 
 

@@ -171,6 +171,11 @@ class Runner(Supervisor):
         meeting.own_tmp(environ)
         return environ
 
+    def given(self, spec):
+        of_slurm = {name for name in os.environb if name.startswith((b"SLURM_", b"CUDA_", b"GPU_"))}
+        found = {name.encode() for name in self.found}
+        return of_slurm.union(super().given(spec), found, [b"TMPDIR"])
+
     def keep(self, life, end, raw):
         if self.was_stopped(end):
             self.explain_stop(end)
@@ -262,9 +267,12 @@ class Steps:
             words += ["--export=ALL", "--kill-on-bad-exit=0", "--wait=0", "--input=none"]
             if len(parts) > 1:
                 words.append("--het-group=%d" % index)
-            command = ["/bin/sh", self.attempt.folder + "/script", self.attempt.home.root]
+            shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+            command = [shell, self.attempt.folder + "/script", self.attempt.home.root]
             command += [self.attempt.key, str(part["first"])]
-            self.steps.append(subprocess.Popen(words + command))
+            # So that an `srun` in the user's own script need not wait for these steps to end.
+            environ = dict(os.environ, SLURM_OVERLAP="1")
+            self.steps.append(subprocess.Popen(words + command, env=environ))
         while any(step.poll() is None for step in self.steps):
             self.look()
             time.sleep(LOOK_S)

@@ -48,9 +48,11 @@ class Run:
         spec, boss = self.spec, self.boss
         environ = boss.environ(spec)
         argv = [word.encode("utf-8", "surrogateescape") for word in spec["argv"]]
+        argv = process.without_terminal(argv)
         if spec["setup"]:
             mark = os.fsencode(boss.folder + "/mark")
-            argv = process.with_setup(argv, spec["setup"].encode("utf-8"), mark, environ)
+            given = boss.given(spec) if spec["environ"] is None else None
+            argv = process.with_setup(argv, spec["setup"].encode("utf-8"), mark, environ, given)
         folder = self.working_folder()
         enter(folder)
         # Programs that trust these would otherwise work in the submitter's folder.
@@ -159,6 +161,8 @@ class Run:
         end["out_size"] = os.fstat(self.out).st_size
         end["err_size"] = os.fstat(self.err).st_size
         endings.explain_setup(self.boss.folder, self.spec, end)
+        if end["cause"] == "not_found":
+            end["text"] += self.boss.where_else(self.spec)
         if not self.spec["at"]:
             end["made"] = self.made()
         if self.memory_was_short and not end["cause"]:

@@ -31,6 +31,8 @@ HOPELESS = (69, 126, 127)
 GRACE_S = 3.0
 LOOK_S = 1.0
 SETUP_LOOK_S = 0.1
+#: A command whose environment is empty for so long has none.
+EMPTY_S = 3.0
 MOST_KEEPERS = 5
 HEARD = (signal.SIGTERM, signal.SIGCHLD)
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
@@ -209,16 +211,19 @@ class Keeper:
 
     def environment(self):
         """That of the command itself: so the set-up, which it shares, runs only once."""
-        while self.with_setup:
+        empty_since = None
+        while self.with_setup and descendants.may_look_into(self.command[0]):
             found = descendants.environment(self.command[0])
             values = dict(line.split(b"=", 1) for line in found if b"=" in line)
             if values and b"TOWLINE_SETUP" not in values:
                 return values
-            if not values and descendants.lives(*self.command):
-                break  # nobody may look at it
+            now = time.monotonic()
+            empty_since = None if values else empty_since or now
+            # While a program takes the place of another, it is empty for a moment.
+            if empty_since and now - empty_since > EMPTY_S and descendants.lives(*self.command):
+                break
             self.wait(SETUP_LOOK_S)
-        hidden = (b"TOWLINE_SETUP", b"TOWLINE_MARK")
-        return {name: value for name, value in self.environ.items() if name not in hidden}
+        return {name: self.environ[name] for name in set(self.environ).difference(process.HIDDEN)}
 
     def wait(self, seconds, always=False):
         """Until a child ended or the time is over; `Over` when the job is."""

@@ -13,7 +13,18 @@ import signal
 import time
 from typing import Any
 
-from . import claims, descendants, endings, frames, machine, process, record, results, trees
+from . import (
+    claims,
+    descendants,
+    endings,
+    frames,
+    machine,
+    missing,
+    process,
+    record,
+    results,
+    trees,
+)
 from .machine import to_path
 from .refusal import Refusal
 from .running import Run
@@ -212,7 +223,7 @@ class Supervisor:
         except claims.Taken as taken:
             return dict(endings.ending("void", str(taken)), taken=True), 0
         except process.CannotStart as problem:
-            return endings.ending(problem.cause, problem.text, problem.code), 0
+            return endings.ending(problem.cause, self.explain(problem, spec), problem.code), 0
         except (trees.CannotMake, Refusal, ValueError) as problem:
             return endings.ending("snapshot", str(problem)), 0
         except OSError as problem:
@@ -289,6 +300,18 @@ class Supervisor:
         environ.setdefault(b"PYTHONUNBUFFERED", b"1")
         environ[descendants.MARK.encode()] = self.key.encode()
         return environ
+
+    def explain(self, problem, spec):
+        if problem.cause != "not_found":
+            return problem.text
+        return problem.text + self.where_else(spec)
+
+    def where_else(self, spec):
+        return missing.hint(spec["argv"], self.environ(spec), spec["environ"] is None)
+
+    def given(self, spec):
+        """Names of variables that are the job's own, whatever a profile says."""
+        return as_bytes(spec["env"]).keys()
 
 
 def as_bytes(variables):

@@ -10,7 +10,7 @@ from towline.cli.compat.copies import (
     forwards,
 )
 from towline.cli.compat.machine_files import read_machine
-from towline.cli.compat.needs import NEXT_TO_NOTHING
+from towline.cli.compat.needs import NEXT_TO_NOTHING, by_interactive_bash
 from towline.cli.compat.single import RANDOM, random_name, single_options
 from towline.cli.compat.submission import batch_base, machine_limits
 from towline.cli.engine import Engine
@@ -29,7 +29,7 @@ def command(args: list[str]) -> int:
         )
     ask = {
         **batch_base(NEXT_TO_NOTHING, forwards(options.copy_forwards)),
-        "argv": ["bash", "-c", options.command],
+        "argv": by_interactive_bash(options.command),
         "title": options.command,
         "back": backwards(options.copy_backwards),
         "whole": True,

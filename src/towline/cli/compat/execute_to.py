@@ -14,7 +14,7 @@ from towline.cli.compat.copies import (
     forwards,
 )
 from towline.cli.compat.machine_files import is_machine_file, machine_entries
-from towline.cli.compat.needs import NEXT_TO_NOTHING
+from towline.cli.compat.needs import NEXT_TO_NOTHING, by_interactive_bash
 from towline.cli.compat.program import Options
 from towline.cli.compat.single import RANDOM, random_name
 from towline.cli.compat.submission import batch_base, machine_limits
@@ -133,7 +133,7 @@ def _ask(options: Namespace, place: int) -> dict[str, Any]:
         )
     return {
         **batch_base(NEXT_TO_NOTHING, forwards(options.copy_forwards or [])),
-        "argv": ["bash", "-c", options.command],
+        "argv": by_interactive_bash(options.command),
         "title": options.command,
         "back": backwards(options.copy_backwards or []),
         "whole": wants_back,

@@ -68,7 +68,12 @@ def needs_gpu(options: Namespace) -> bool:
 def argv_for(command: str, options: Namespace) -> list[str]:
     """Bash runs it; with a whole machine, it is not told which GPU is its own."""
     hide = ["env", "-u", "CUDA_VISIBLE_DEVICES"] if options.reserve and needs_gpu(options) else []
-    return [*hide, "bash", "-c", command]
+    return [*hide, *by_interactive_bash(command)]
+
+
+def by_interactive_bash(command: str) -> list[str]:
+    """Run as if it were typed on the machine: after all of ~/.bashrc."""
+    return ["bash", "-i", "-c", command]
 
 
 def _check(options: Namespace) -> None:

@@ -1,0 +1,124 @@
+"""The environment that logging in gives: read once, by the user's own login shell.
+
+A program that sshd starts knows little of what the user set up for logins: neither the site's
+/etc/profile.d nor ~/.bash_profile was read. What such a shell exports becomes the agent's own
+environment, and so that of all it starts. A shell that prints, fails or hangs costs nothing but
+time: then everything stays as sshd gave it.
+"""
+
+import json
+import os
+import sys
+
+from . import process
+from .calling import Call
+
+#: So long do first jobs wait for a profile that hangs.
+MOST_S = 10.0
+#: Around what we want, in all that a profile may print.
+MARK = "TOWLINE-LOGIN "
+#: Without single quotes, `!` and `$`: it goes through any shell.
+TELL = (
+    "import json,os; "
+    'told={k.decode("utf-8","surrogateescape"): v.decode("utf-8","surrogateescape")'
+    " for k,v in os.environb.items()}; "
+    'print("\\n%s"+json.dumps(told))' % MARK
+)
+#: How shells are told to behave as at a login and to run a line.
+WORDS = {name: [b"-l", b"-c"] for name in ("bash", "zsh", "sh", "dash", "ash", "ksh", "fish")}
+WORDS.update({name: [b"-c"] for name in ("csh", "tcsh")})
+#: They are about the shell that told, not about what comes after it.
+OWN = (b"_", b"SHLVL", b"PWD", b"OLDPWD")
+
+
+class Login:
+    """Reads it in the background; `when_known` has things wait for that."""
+
+    def __init__(self, loop, note):
+        self.loop = loop
+        self.note = note
+        self.pid = 0
+        self.call = None
+        self.waiting = []
+        #: What the doctor is told: empty where all is well.
+        self.problem = ""
+        loop.children_ended.append(self.children_ended)
+
+    def read(self):
+        argv = login_words(shell_of_user())
+        try:
+            self.call = Call(self.loop, argv, MOST_S, self.heard)
+        except (process.CannotStart, OSError) as problem:
+            self.problem = "the login shell cannot be started: %s" % problem
+
+    @property
+    def is_pending(self):
+        return self.call is not None
+
+    def when_known(self, work):
+        if self.is_pending:
+            self.waiting.append(work)
+        else:
+            work()
+
+    def children_ended(self, ended):
+        if self.call is not None and self.call.pid in ended:
+            self.call.ended(ended[self.call.pid][0])
+
+    def heard(self, answer):
+        self.call = None
+        told = environment_in(answer["out"])
+        if told:
+            take_over(told)
+        else:
+            late = answer["code"] < 0
+            why = "within %g s" % MOST_S if late else "(exit code %d)" % answer["code"]
+            self.problem = "the login shell does not tell its environment %s" % why
+            self.note(self.problem)
+        waiting, self.waiting = self.waiting, []
+        for work in waiting:
+            work()
+
+
+def shell_of_user():
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_shell
+    except (ImportError, KeyError):
+        return ""
+
+
+def login_words(shell):
+    """The user's shell where it is one we know, else bash or sh."""
+    for place in (shell, "/bin/bash", "/bin/sh"):
+        words = WORDS.get(os.path.basename(place))
+        if words and os.path.exists(place):
+            break
+    line = "exec '%s' -I -c '%s'" % (sys.executable or "/usr/bin/python3", TELL)
+    return [os.fsencode(place)] + (words or [b"-c"]) + [os.fsencode(line)]
+
+
+def environment_in(text):
+    """What was told among what a profile printed; nothing where that cannot be read."""
+    told = [line[len(MARK) :] for line in text.splitlines() if line.startswith(MARK)]
+    try:
+        found = json.loads(told[-1]) if told else {}
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {
+        name.encode("utf-8", "surrogateescape"): value.encode("utf-8", "surrogateescape")
+        for name, value in found.items()
+    }
+
+
+def take_over(told):
+    """All that is started from now on has it."""
+    environ = os.environb
+    for name in [name for name in environ if name not in told and name not in OWN]:
+        del environ[name]
+    for name, value in told.items():
+        if name not in OWN:
+            environ[name] = value
