@@ -238,3 +238,11 @@ def test_the_folder_is_private_and_the_ending_is_in_it(agent: Driver, root: Path
     kept = json.loads((folder / "exit").read_text())
     assert kept.pop("spec")["argv"] == ["true"]
     assert kept == end
+
+
+def test_python_that_is_not_found_gets_a_hint(agent: Driver, tmp_path: Path) -> None:
+    (tmp_path / "python3").touch(0o755)
+    end = agent.run("a", "python", env={"PATH": str(tmp_path)})
+    first, *hints = end["text"].splitlines()
+    assert first == "command not found: python"
+    assert hints[0] == "python3 is there" and "--setup" in hints[1]

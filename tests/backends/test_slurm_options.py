@@ -125,3 +125,11 @@ def test_signals_are_checked() -> None:
     for wrong in ("", "USR1@", "usr1@x", "B:USR1@10 --wrap=x", "FOO@1"):
         with pytest.raises(UsageError):
             checked_signal(wrong)
+
+
+@pytest.mark.parametrize("given", [{"nodes": "2"}, {"N": "3"}, {"ntasks-per-node": "2"}])
+def test_several_nodes_for_one_process_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="this job is one") as refused:
+        words("[]", given=given)
+    assert ":[]'" in refused.value.hint
+    assert words("4:[]", given=given) and words("[]", given={"nodes": "1"})

@@ -87,7 +87,19 @@ def test_log_prints_what_there_is_and_succeeds(tow: Tow, stub: Stub) -> None:
     done = tow("log", "--stdout", "--tail", "100", "12")
     assert (done.returncode, done.stdout, done.stderr) == (0, "all\n", "")
     query = stub.asked_of("GET /v1/jobs/12/log")[0].query
-    assert query == {"follow": "0", "stream": "out", "tail": "100"}
+    assert query == {"follow": "0", "stream": "out", "lines": "100"}
+    tow("log", "--tail", "64k", "12")
+    assert stub.asked_of("GET /v1/jobs/12/log")[1].query["tail"] == "65536"
+    assert tow("log", "--tail", "x", "12").returncode == 2
+
+
+def test_log_of_a_job_that_waits_says_why_there_is_nothing(tow: Tow, stub: Stub) -> None:
+    waits = job(state="queued")
+    stub.on("GET /v1/jobs/12/log", stream({"job": waits}, {"end": waits}))
+    stub.on("GET /v1/jobs/12/why", answer({"text": "number 2 of 5\nmore", "machines": []}))
+    done = tow("log", "12")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "job 12 is queued: number 2 of 5\n"
 
 
 def test_log_of_a_job_that_still_runs_ends_where_its_output_ends(tow: Tow, stub: Stub) -> None:

@@ -82,7 +82,7 @@ def test_a_help_option_behind_the_command_belongs_to_the_command(tow: Tow, stub:
         (["python"], "tow run python"),
         (["--all"], "options stand behind the command"),
         (["run"], "which command?"),
-        (["run", "--gpu", "1", "x"], "unrecognized arguments: --gpu"),
+        (["run", "--gpu", "1", "x"], "there is no option --gpu"),
         (["status", "-n", "many"], "takes a number from 1 on, not 'many'"),
         (["show"], "the following arguments are required: JOB"),
         (["clusters", "add", "lab"], "which machines?"),

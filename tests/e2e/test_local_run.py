@@ -220,7 +220,7 @@ def test_failed_setup_is_said_to_be_the_setup(tow: Tow) -> None:
     done = tow("run", "--setup", "echo preparing; false", "echo", "never")
     assert done.returncode == 1
     assert done.stdout == "preparing\n"
-    assert "the setup failed" in done.stderr
+    assert "set-up failed" in done.stderr
 
 
 def test_time_limit_stops_the_job_and_says_so(tow: Tow) -> None:

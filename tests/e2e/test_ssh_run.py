@@ -70,7 +70,7 @@ def test_setup_of_the_cluster_runs_before_that_of_the_job(tow: Tow, hosts: Hosts
     done = tow("run", "-c", "lab", "echo", "never")
     assert done.returncode != 0
     assert done.stdout == ""
-    assert "the setup failed" in done.stderr
+    assert "set-up failed" in done.stderr
 
 
 def test_machine_behind_another_runs_jobs_through_proxy_jump(tow: Tow, hosts: Hosts) -> None:

@@ -113,7 +113,7 @@ def event_line(event: dict[str, Any]) -> str:
 
 def reason(event: dict[str, Any]) -> str:
     """Why it ended as it did; empty when its state says it all."""
-    state, text = str(event["state"]), printable(str(event.get("text") or ""))
+    state, text = str(event["state"]), printable(str(event.get("text") or "").split("\n")[0])
     return "" if text == state else text.removeprefix(f"{state}: ")
 
 

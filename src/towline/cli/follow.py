@@ -66,7 +66,7 @@ class Follow:
         job_id: int | None = None,
         json: bool = False,
         stream: str = "all",
-        tail: int | None = None,
+        tail: dict[str, int] | None = None,
         until_end: bool = True,
         service: str | None = None,
     ) -> None:
@@ -75,7 +75,8 @@ class Follow:
         self.key = key
         self.job_id = job_id
         self.stream = stream
-        self.tail = tail
+        #: How much of the end to begin with: `lines`, or `tail` for bytes.
+        self.tail = tail or {}
         #: Show what this service of the job printed, instead of the job's own output.
         self.service = service
         #: The services whose URL or failure was shown.
@@ -85,6 +86,8 @@ class Follow:
         self.output: Output | JsonLines = JsonLines() if json else Output()
         self.json = json
         self.cluster = ""
+        #: The job as it was when that was last told.
+        self.view: dict[str, Any] = {}
         self.attempt: int | None = None
         #: "group.process.stream" -> the position up to which its file was shown.
         self.offsets: dict[str, int] = {}
@@ -157,8 +160,7 @@ class Follow:
             follow=int(self.until_end),
             stream=self.stream,
             service=self.service,
-            tail=None if self.offsets else self.tail,
-            **{"from": json.dumps(self.offsets) if self.offsets else None},
+            **({"from": json.dumps(self.offsets)} if self.offsets else self.tail),
         )
 
     def _show(self, header: dict[str, Any], blob: bytes) -> bool:
@@ -171,6 +173,7 @@ class Follow:
             self._show_output(header, blob)
         elif "job" in header:
             self.job_id = header["job"]["id"]
+            self.view = header["job"]
             self.cluster = shown_cluster(header["job"].get("cluster") or "")
             self.output.job(header)
         elif "note" in header and self._is_new(header):
@@ -216,7 +219,7 @@ class Follow:
         if not before or self.attempt == before:
             return False
         stale = bool(self.offsets) and not self.live and header["job"]["id"] == self.resumed
-        self.offsets, self.tail = {}, None
+        self.offsets, self.tail = {}, {}
         return stale
 
     def _log_in(self, login: dict[str, Any]) -> None:

@@ -139,8 +139,38 @@ def overview() -> str:
     return "\n".join(lines)
 
 
+#: What commands are called elsewhere, and what does that here.
+ELSEWHERE = {
+    "status": ("ps", "ls-jobs", "queue", "squeue", "jobs", "list", "top", "qstat", "sacct", "st"),
+    "stop": ("cancel", "kill", "scancel", "abort", "qdel", "down", "delete"),
+    "attach": ("wait", "follow", "watch"),
+    "log": ("logs", "tail", "output", "cat-log"),
+    "run": ("submit", "start", "launch", "exec-job", "sbatch", "srun", "qsub"),
+    "exec": ("ssh", "shell", "connect", "bash", "enter"),
+    "retry": ("rerun", "restart", "resubmit", "requeue", "again", "resume"),
+    "machines": ("sinfo", "nodes", "hosts", "gpus", "free", "nvidia-smi"),
+    "clusters": ("cluster", "config", "add"),
+    "results": ("result", "fetch", "download", "get"),
+    "gc": ("rm", "remove", "clean", "cleanup", "prune", "clear"),
+    "show": ("info", "describe", "inspect"),
+    "tensorboard": ("tb",),
+    "forward": ("port-forward", "tunnel"),
+}
+#: What else there is to say.
+BESIDES = {
+    "run": "a JSON file of cluster_tools: submit -c=FILE COMMAND",
+    "exec": "runs a command beside a job; there is no terminal in jobs yet",
+    "stop": "what ended jobs left behind goes with: tow gc",
+}
+
+
 def _suggestion(name: str) -> str:
     import difflib
+
+    for command, words in ELSEWHERE.items():
+        if name in words:
+            more = f" ({BESIDES[command]})" if command in BESIDES else ""
+            return f"that is `tow {command}` here{more}; all commands: tow help"
 
     close = difflib.get_close_matches(name, command_names(), n=1)
     if close:

@@ -10,7 +10,7 @@ from towline.cli.terminal import say, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import NoReturn
 
 # Towline's texts are English only; without this, argparse looks for translations on disk each time.
@@ -41,12 +41,28 @@ class Parser(argparse.ArgumentParser):
         )
         self.add_argument("-h", "--help", action="store_true", help="show this help and exit")
 
-    def read(self, args: list[str]) -> argparse.Namespace:
-        """The options as given; shows the help instead when it was asked for anywhere."""
+    def read(self, args: list[str], behind: Sequence[str] = ()) -> argparse.Namespace:
+        """The options as given; shows the help instead when it was asked for anywhere.
+
+        `behind` is what follows them, of which an unknown option may have wanted a word.
+        """
         if "-h" in args or "--help" in args:
             say(self.format_help().rstrip())
             sys.exit(0)
-        return self.parse_args(args)
+        options, unknown = self.parse_known_args(args)
+        if unknown:
+            self.refuse(unknown, [*args[args.index(unknown[0]) + 1 :], *behind])
+        return options
+
+    def refuse(self, words: list[str], behind: list[str]) -> NoReturn:
+        """Say which words mean nothing, and what may have been meant."""
+        flag = words[0].partition("=")[0]
+        if not flag.startswith("-"):
+            self.error(f"what is {' '.join(words)}? there is one word too many")
+        from towline.cli.unknown_options import meant_instead
+
+        hint = meant_instead(words[0], behind, self._option_string_actions)
+        self.error(f"there is no option {flag}{hint and f'; {hint}'}")
 
     def add_job(self, or_batch: bool = False) -> None:
         or_one = ", or a batch" if or_batch else ""
@@ -55,6 +71,10 @@ class Parser(argparse.ArgumentParser):
     def add_count(self, *flags: str, dest: str, help: str) -> None:
         """An option that takes a number of things, of which there is at least one."""
         self.add_argument(*flags, dest=dest, metavar="N", type=_count, help=help)
+
+    def add_tail(self, text: str) -> None:
+        """Read as what the Engine is asked for: so many lines, or bytes."""
+        self.add_argument("--tail", metavar="N", type=_tail, help=text)
 
     def add_json(self) -> None:
         self.add_argument("--json", action="store_true", help="print JSON for programs")
@@ -107,6 +127,18 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 1 << 31:
         raise argparse.ArgumentTypeError(f"takes a number from 1 on, not {text!r}")
     return int(text)
+
+
+def _tail(text: str) -> dict[str, int]:
+    """`20` lines; `64k` and `1M` are bytes."""
+    unit = text[-1:].lower()
+    factor = {"b": 1, "k": 1 << 10, "m": 1 << 20}.get(unit)
+    number = text[:-1] if factor else text
+    if not number.isdecimal() or len(number) > 12:
+        raise argparse.ArgumentTypeError(
+            f"takes a number of lines, or bytes like 64k, not {text!r}"
+        )
+    return {"tail": int(number) * factor} if factor else {"lines": int(number)}
 
 
 def _width() -> int:

@@ -37,7 +37,7 @@ def exit_code(view: dict[str, Any]) -> int:
 
 
 def outcome(view: dict[str, Any]) -> str:
-    """The one line that ends a followed job."""
+    """The line that ends a followed job, and below it what to do about it."""
     job, state = view["id"], view["state"]
     took = duration(view)
     where = f" on {machines(view)}" if view.get("machines") else ""
@@ -48,7 +48,8 @@ def outcome(view: dict[str, Any]) -> str:
         why = f"{state}: {why}" if why else state
     mark = "■" if state == "stopped" else "✗"
     home = f" · {_whereabouts(view)}" if view.get("results") else ""
-    return f"{mark} job {job} {why}{took and f' after {took}'}{where}{home} · tow log {job}"
+    line = f"{mark} job {job} {why}{took and f' after {took}'}{where}{home} · tow log {job}"
+    return "\n  ".join([line, *hints(view)])
 
 
 def _whereabouts(view: dict[str, Any]) -> str:
@@ -65,7 +66,7 @@ def _whereabouts(view: dict[str, Any]) -> str:
 
 def ending(view: dict[str, Any]) -> str:
     """Why a job ended as it did, or why it waits."""
-    reason = printable(str(view.get("reason") or "")) + silence(view)
+    reason = printable(str(view.get("reason") or "").split("\n")[0]) + silence(view)
     code = view.get("exit_code")
     if reason or view["state"] != "failed" or code is None:
         return "" if reason == view["state"] else reason
@@ -76,6 +77,16 @@ def silence(view: dict[str, Any]) -> str:
     """For how long nothing has been heard of a job, to be added to why that is."""
     since = view.get("silent_since")
     return f"; silent for {format_duration(time.time() - since)}" if since else ""
+
+
+def hints(view: dict[str, Any]) -> list[str]:
+    """What to do about how a job ended."""
+    return [printable(line) for line in str(view.get("reason") or "").splitlines()[1:]]
+
+
+def one_line(text: str) -> str:
+    """Lines from elsewhere, on one."""
+    return " · ".join(map(printable, text.splitlines()))
 
 
 def duration(view: dict[str, Any], now: float | None = None) -> str:

@@ -12,6 +12,9 @@ from towline.model.machine import Placement, Slot
 #: Causes that say: this process was never started, so starting it again is not running it twice.
 NEVER_STARTED = frozenset({"void"})
 
+#: How agents begin what they say of it.
+_SETUP_FAILED = "the setup failed, so the command was not started: "
+
 
 def accepted(job_id: int, spec: JobSpec, now: float) -> Job:
     state = next_state(next_state(State.NEW, "accept"), "stage")
@@ -177,13 +180,13 @@ def describe(ending: Ending) -> str:
     if ending.cause == "oom":
         return _out_of_memory(ending.text)
     if ending.cause == "setup":
-        return f"set-up failed with exit code {ending.code}" + (
-            f": {ending.text}" if ending.text else ""
-        )
+        said = ending.text.removeprefix(_SETUP_FAILED)
+        return f"set-up failed with exit code {ending.code}" + (f": {said}" if said else "")
     if ending.cause == "stopped":
         return "stopped"
     if ending.text:
-        return " · ".join(ending.text.splitlines())
+        # What was wrong; further lines say what to do about it.
+        return "\n".join(ending.text.splitlines())
     if ending.signal is not None:
         return f"killed by signal {ending.signal} ({_signal_name(ending.signal)})"
     if ending.code is not None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct, field
@@ -89,12 +90,17 @@ def cluster_of(ask_cluster: str | None, config: Config) -> tuple[str, Cluster]:
     name = ask_cluster or config.default_cluster
     cluster = config.clusters.get(name)
     if cluster is None:
-        raise NotFound(
-            f"there is no cluster {name!r}",
-            hint=f"clusters: {', '.join(config.clusters)}; "
-            f"`tow clusters add {name} MACHINE...` makes one",
-        )
+        raise NotFound(f"there is no cluster {name!r}", hint=_other_cluster(name, config))
     return name, cluster
+
+
+def _other_cluster(name: str, config: Config) -> str:
+    known = ", ".join(config.clusters)
+    if name.isdecimal():
+        return f"-c names a cluster ({known}); CPUs are asked for with --cpus {name}"
+    if close := get_close_matches(name, config.clusters, n=1):
+        return f"did you mean {close[0]}? clusters: {known}"
+    return f"clusters: {known}; `tow clusters add {name} MACHINE...` makes one"
 
 
 def snapshot_settings(ask: JobAsk, config: Config) -> SnapshotSettings:
@@ -129,6 +135,8 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
     defaults = config.defaults
     setup = "\n".join(part for part in (cluster.setup, ask.setup or defaults.setup) if part)
     limit = ask.time if ask.time is not None else defaults.time
+    if ask.time is not None and isinstance(cluster, SlurmCluster):
+        check_unit(ask.time)
     time_s = parse_duration_s(limit) if limit else 0.0
     request = request_from(ask, config)
     return JobSpec(
@@ -219,12 +227,22 @@ def check_name(name: str) -> None:
         raise UsageError(f"{name!r} cannot be the name of a job", hint="letters, digits and ._-")
 
 
+def check_unit(time: str) -> None:
+    """To sbatch a bare number is minutes, elsewhere it is seconds: better ask than kill a job."""
+    number = time.strip()
+    if number.isdecimal():
+        raise UsageError(
+            f"--time {number} could mean seconds or minutes",
+            hint=f"write {number}m for what sbatch would take it for, or {number}s",
+        )
+
+
 def check_title(title: str | None) -> None:
     """A title is what a job can be named by: not what means other jobs already."""
     if title is not None and _TAKEN.fullmatch(title):
         raise UsageError(
             f"a job cannot be titled {title!r}, which means other jobs",
-            hint="any title but a number, a range, `last` and `all`",
+            hint="any title but a number, a range, `last` and `all`; a time limit is --time",
         )
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: What runs a line.
 BASH = ["bash", "-c"]
+#: What runs a line that stands for a single command, as `ssh` would.
+SHELL = ["sh", "-c"]
+_SHELL_LINE = re.compile(r"[\s|&;<>]")
 MOST_COMMANDS = 1_000_000
 #: Linux takes one argument up to this size, its final NUL included.
 LONGEST_ARGUMENT = 128 * 1024
@@ -42,6 +45,11 @@ class Command:
 
     def __repr__(self) -> str:
         return f"Command({self.number}, {self.argv!r})"
+
+
+def is_shell_line(command: Sequence[str]) -> bool:
+    """One word that can be no program's name: somebody typed a line for a shell in quotes."""
+    return len(command) == 1 and _SHELL_LINE.search(command[0]) is not None
 
 
 def commands_from(data: bytes, source: str) -> list[Command]:

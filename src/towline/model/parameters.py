@@ -5,6 +5,7 @@
     a file of JSON lines         each line is one object, name to value
 
 No shell is involved: a placeholder is replaced inside its argument, whatever the value contains.
+A command that is a line for a shell gets each value as one word of that line.
 """
 
 from __future__ import annotations
@@ -15,9 +16,18 @@ import json
 import re
 from itertools import product
 from math import prod
+from shlex import quote
 
 from towline.errors import UsageError
-from towline.model.lines import MOST_COMMANDS, Command, checked_count, text_of, too_many
+from towline.model.lines import (
+    MOST_COMMANDS,
+    SHELL,
+    Command,
+    checked_count,
+    is_shell_line,
+    text_of,
+    too_many,
+)
 from towline.model.units import shown
 
 TYPE_CHECKING = False
@@ -90,14 +100,19 @@ def _axis(text: str) -> tuple[str, list[str]]:
 
 
 def _filled(rows: Iterable[Values], command: Sequence[str]) -> list[Command]:
+    in_shell = is_shell_line(command)
     return [
         Command(
             number,
-            [fill(word, values) for word in command],
+            _line(command[0], values) if in_shell else [fill(word, values) for word in command],
             " ".join(f"{name}={value}" for name, value in values.items()),
         )
         for number, values in enumerate(rows, start=1)
     ]
+
+
+def _line(text: str, values: Values) -> list[str]:
+    return [*SHELL, fill(text, {name: quote(value) for name, value in values.items()})]
 
 
 def fill(word: str, values: Values) -> str:

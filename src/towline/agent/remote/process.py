@@ -62,6 +62,18 @@ exec 8>&1 9>&2 > /dev/null 2>&1
 exec bash -i -c 'exec 1>&8 2>&9 8>&- 9>&-; (eval "$0")' "$0"
 """
 INTERACTIVE = [b"bash", b"-i", b"-c"]
+#: What people have in an environment of their own; with what else it may be called.
+OFTEN_IN_AN_ENVIRONMENT = {
+    "python": "python3",
+    "pip": "pip3",
+    "conda": "",
+    "mamba": "",
+    "accelerate": "",
+    "torchrun": "",
+    "deepspeed": "",
+    "ipython": "ipython3",
+    "jupyter": "",
+}
 
 
 class CannotStart(Exception):
@@ -113,14 +125,23 @@ def find_command(word, environ):
     for place in places:
         if word and os.path.exists(place):
             raise CannotStart("not_executable", 126, not_executable(place))
-    raise CannotStart("not_found", 127, not_found(word))
+    raise CannotStart("not_found", 127, not_found(word, places))
 
 
-def not_found(word):
+def not_found(word, places=()):
+    """What was looked for in vain, and on further lines what to do about it."""
     name = word.decode("utf-8", "replace")
     text = "command not found: %s" % name
     if " " in name:
         text += "\nto run a shell line: tow run -- sh -c %s" % quoted(name)
+    elif name in OFTEN_IN_AN_ENVIRONMENT:
+        known = OFTEN_IN_AN_ENVIRONMENT[name]
+        if known and any(os.access(place + b"3", os.X_OK) for place in places):
+            text += "\n%s is there" % known
+        text += (
+            "\nif it belongs to an environment, say which: --setup 'source ENV/bin/activate'"
+            "\nor, with conda: --setup 'source ~/miniconda3/bin/activate ENV'"
+        )
     return text
 
 

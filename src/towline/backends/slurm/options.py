@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from towline.errors import UsageError
 from towline.model.request import Need, Request
+from towline.model.sbatch_words import LETTERS
 
 Value = str | int | float | bool
 
@@ -39,14 +40,6 @@ OURS = {
     "wait": "`tow run` waits by itself",
     "wrap": "the command comes after the options",
 }
-_LETTERS = {
-    "A": "account", "a": "array", "b": "begin", "C": "constraint", "c": "cpus-per-task",
-    "d": "dependency", "D": "chdir", "e": "error", "F": "nodefile", "G": "gpus", "H": "hold",
-    "i": "input", "J": "job-name", "k": "no-kill", "L": "licenses", "M": "clusters",
-    "m": "distribution", "N": "nodes", "n": "ntasks", "o": "output", "p": "partition",
-    "q": "qos", "Q": "quiet", "s": "oversubscribe", "S": "core-spec", "t": "time",
-    "v": "verbose", "W": "wait", "w": "nodelist", "x": "exclude",
-}  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9-]*\Z")
 _SIGNAL = re.compile(r"([A-Z][A-Z0-9+-]*|\d+)(@\d+)?\Z")
 #: Given like this, an option is a mere word without a value.
@@ -112,7 +105,7 @@ def option_names(options: Mapping[str, Value]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for typed, value in options.items():
         name = typed.lstrip("-").replace("_", "-")
-        name = _LETTERS.get(name, name) if len(name) == 1 else name
+        name = LETTERS.get(name, name) if len(name) == 1 else name
         if not _NAME.match(name):
             raise UsageError(
                 f"{typed!r} is not the name of an sbatch option", hint="write it like -o mem=16G"
@@ -131,6 +124,8 @@ def sbatch_options(
 ) -> list[list[str]]:
     """The words for sbatch, one list per component; what is given with -o wins over all else."""
     defaults, chosen = option_names(cluster), option_names(given)
+    if request.process_count == 1:
+        _check_for_one(chosen)
     parts = components(request, _present({**defaults, **chosen}))
     found = []
     for index, part in enumerate(parts):
@@ -141,6 +136,17 @@ def sbatch_options(
         words = [_word(name, value) for name, value in options.items()]
         found.append([f"--ntasks={part.count}", *words])
     return found
+
+
+def _check_for_one(chosen: Mapping[str, str | None]) -> None:
+    """Several nodes for a job of one process: it would run on one, in silence."""
+    for name in ("nodes", "ntasks-per-node"):
+        count = chosen.get(name) or "1"
+        if count != "1":
+            raise UsageError(
+                f"-o {name}={count} is for several processes, and this job is one",
+                hint=f"to run the command {count} times at once: -r '{count}:[]'",
+            )
 
 
 def _present(options: Mapping[str, str | None]) -> dict[str, str]:

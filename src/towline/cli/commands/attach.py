@@ -9,7 +9,7 @@ from towline.cli.options import Parser
 
 EXAMPLES = """
 tow attach 12
-tow attach --tail 10000 last
+tow attach --tail 20 last
 """
 
 
@@ -22,7 +22,7 @@ def parser() -> Parser:
         EXAMPLES,
     )
     parser.add_job(or_batch=True)
-    parser.add_argument("--tail", metavar="N", type=int, help="begin N bytes before the end")
+    parser.add_tail("begin N lines before the end; 64k, 1M are bytes")
     parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
     return parser
 

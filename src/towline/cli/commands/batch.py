@@ -7,6 +7,7 @@ import os
 from towline.cli.commands import run
 from towline.cli.commands.run import job_ask, new_key
 from towline.cli.engine import Engine
+from towline.cli.not_yet import check_is_list
 from towline.cli.options import Parser, split_command
 from towline.cli.terminal import note, printable, say, say_json, tell
 from towline.cli.wording import count
@@ -182,6 +183,8 @@ def _commands(options: Namespace, command: list[str]) -> tuple[list[Command], st
     path = options.file or options.params
     data = _read(path)
     source = "stdin" if path == "-" else printable(path)
+    if options.file:
+        check_is_list(data, source)
     name = options.name or ("" if path == "-" else name_from(path)) or "batch"
     if options.file:
         return commands_from(data, source), name, source

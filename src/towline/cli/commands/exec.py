@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from towline.cli.commands.run import argv_of
 from towline.cli.engine import Engine
 from towline.cli.jobs import job_number
+from towline.cli.not_yet import check_terminal, say_input_is_lost
 from towline.cli.options import Parser, split_command
 from towline.cli.output import JsonLines, Output
-from towline.cli.terminal import note, printable, tell
+from towline.cli.terminal import note, tell
 from towline.cli.wording import exit_code
 
 TYPE_CHECKING = False
@@ -39,13 +41,16 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     before, rest = split_command(args, VALUED)
     between, command = split_command(rest[1:], VALUED)
+    by_hand = "what needs no typing works: tow exec JOB -- ls -l; until then: ssh MACHINE"
+    check_terminal(["-it" if word == "-t" else word for word in before + between], command, by_hand)
     asking = parser()
     options = asking.read([*before, *between, *rest[:1]])
     if not command:
         asking.error("which command? tow exec JOB -- COMMAND")
+    say_input_is_lost("the command")
     engine = Engine()
     job = job_number(engine, options.job)
-    body: dict[str, Any] = {"argv": command}
+    body: dict[str, Any] = {"argv": argv_of(command)}
     if options.process is not None:
         body["process"] = options.process
     return _run(engine, job, body, options.json)
@@ -63,7 +68,8 @@ def _run(engine: Engine, job: int, body: dict[str, Any], json: bool) -> int:
         end = header.get("end", end)
     output.finish(end)
     if not json and (reason := end.get("reason")):
-        tell(f"tow: {printable(str(reason).splitlines()[0])}")
+        first, *more = str(reason).splitlines()
+        tell(("tow:", "red"), "\n  ".join([first, *more]))
     # The end is that of the command beside the job; the job itself may still be running.
     code = end.get("exit_code")
     return 1 if code is None else exit_code({"exit_code": code})

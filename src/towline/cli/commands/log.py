@@ -6,11 +6,16 @@ from towline.cli.engine import Engine
 from towline.cli.follow import Follow
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
+from towline.cli.terminal import note
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 EXAMPLES = """
 tow log 12
 tow log -f last
-tow log --stderr --tail 10000 12
+tow log --stderr --tail 20 12
 tow log --service tensorboard 12
 """
 
@@ -29,7 +34,7 @@ def parser() -> Parser:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--stdout", action="store_true", help="only its stdout")
     only.add_argument("--stderr", action="store_true", help="only its stderr")
-    parser.add_argument("--tail", metavar="N", type=int, help="only the last N bytes of each")
+    parser.add_tail("only the last N lines of each; 64k, 1M are bytes")
     parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
     return parser
 
@@ -57,4 +62,15 @@ def main(args: list[str]) -> int:
         until_end=options.follow,
         service=options.service,
     )
-    return following.run()
+    code = following.run()
+    if not options.follow and not following.offsets and not options.service:
+        _say_why_nothing(engine, following.view)
+    return code
+
+
+def _say_why_nothing(engine: Engine, view: dict[str, Any]) -> None:
+    """Of a job that has not begun, say so instead of nothing."""
+    if view.get("state") not in ("new", "staging", "queued", "starting"):
+        return
+    told = engine.call("GET", f"/v1/jobs/{view['id']}/why")
+    note(f"job {view['id']} is {view['state']}: {str(told['text']).splitlines()[0]}")

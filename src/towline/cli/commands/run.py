@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from os.path import exists
 
 from towline.cli.engine import Engine
 from towline.cli.here import this_folder, umask
 from towline.cli.jobs import job_number
+from towline.cli.not_yet import check_terminal, say_directives, say_input_is_lost
 from towline.cli.options import Parser, sbatch_options, split_command
 from towline.cli.terminal import say, say_json
 from towline.errors import UsageError
@@ -53,6 +55,7 @@ VALUED = (
 )
 EXAMPLES = """
 tow run python train.py --lr 0.1
+tow run 'python train.py | tee log.txt'
 tow run -c lab -r '[2:gtx1070]' -- python train.py
 tow run -c lab --gpus 1 --mem 10G -t baseline -d python train.py
 tow run --dry-run -c lab --gpus 2 python train.py
@@ -65,7 +68,8 @@ def parser() -> Parser:
         "run",
         "[options] COMMAND...",
         "Run a command as a job and follow it. Everything after the command's first word belongs\n"
-        "to the command. `tow` exits with the command's own exit code.",
+        "to the command; one word in quotes is a line for a shell. `tow` exits with the command's\n"
+        "own exit code.",
         EXAMPLES,
     )
     for name, (flags, metavar, text) in PASSED_ON.items():
@@ -109,20 +113,28 @@ def _add_queue_options(parser: Parser) -> None:
 
 def main(args: list[str]) -> int:
     ours, command = split_command(args, VALUED)
+    check_terminal(ours, [])
     asking = parser()
-    options = asking.read(ours)
+    options = asking.read(ours, command)
     if not command:
         asking.error("which command? put it at the end: tow run COMMAND")
+    check_terminal([], command)
+    say_directives(command)
     ask = job_ask(options, command)
     if options.dry_run:
         return _plan(ask, options.json)
+    told = say_input_is_lost("the job")
     if options.detach:
         job = Engine().submit(ask, new_key())
         say_json(job) if options.json else say(f"job {job['id']}")
         return 0
     from towline.cli.follow import Follow
 
-    return Follow(Engine(), ask=ask, key=new_key(), json=options.json).run()
+    code = Follow(Engine(), ask=ask, key=new_key(), json=options.json).run()
+    if not told:
+        # What is piped in may have come later.
+        say_input_is_lost("the job")
+    return code
 
 
 def new_key() -> str:
@@ -133,13 +145,15 @@ def new_key() -> str:
 def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     """What the Engine is asked to run; values as they were typed."""
     ask: dict[str, Any] = {
-        "argv": command,
+        "argv": argv_of(command),
         "cwd": this_folder(),
         "environ": _environ(),
         "umask": umask(),
         "env": dict(_variable(text) for text in options.env),
     }
     ask.update({name: value for name in PASSED_ON if (value := getattr(options, name)) is not None})
+    if ask["argv"] != command:
+        ask.setdefault("title", command[0])
     if "continued" in ask:
         ask["continued"] = job_number(Engine(), ask["continued"])
     ask.update({name: value for name in REPEATED if (value := getattr(options, name))})
@@ -153,6 +167,13 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     if options.no_results:
         ask["results"] = False
     return ask
+
+
+def argv_of(command: list[str]) -> list[str]:
+    """What is run: one quoted word that names no file is a line for a shell, as ssh takes it."""
+    from towline.model.lines import SHELL, is_shell_line
+
+    return [*SHELL, *command] if is_shell_line(command) and not exists(command[0]) else command
 
 
 def _queue_ask(options: Namespace) -> dict[str, Any]:

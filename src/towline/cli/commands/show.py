@@ -9,7 +9,17 @@ from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import paint, printable, say, say_json
-from towline.cli.wording import STATE_COLOURS, ago, count, duration, ending, machines, size
+from towline.cli.wording import (
+    STATE_COLOURS,
+    ago,
+    count,
+    duration,
+    ending,
+    hints,
+    machines,
+    one_line,
+    size,
+)
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
@@ -52,7 +62,7 @@ def main(args: list[str]) -> int:
     _show_processes(job.get("processes") or [])
     for entry in job.get("history") or []:
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["at"]))
-        say(f"{paint(moment, 'dim', 1)}  {printable(str(entry['text']))}")
+        say(f"{paint(moment, 'dim', 1)}  {one_line(str(entry['text']))}")
     return 0
 
 
@@ -88,7 +98,11 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
     state = paint(job["state"], STATE_COLOURS.get(job["state"], "bold"), 1)
     why = ending(job)
     head = f"job {job['id']} · {state}{why and f': {why}'}"
-    return [head, *(f"  {name:<10} {printable(text)}" for name, text in facts.items() if text)]
+    return [
+        head,
+        *(f"    {hint}" for hint in hints(job)),
+        *(f"  {name:<10} {printable(text)}" for name, text in facts.items() if text),
+    ]
 
 
 def sent(job: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.terminal import note, printable, say
-from towline.cli.wording import FINAL
+from towline.cli.wording import FINAL, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +69,6 @@ class Progress:
 
     def _say_why(self, task: Task, event: dict[str, Any]) -> None:
         """What is not to be seen in the job's own output: lost, stopped, out of memory ..."""
-        text = printable(str(event["text"] or ""))
+        text = one_line(str(event["text"] or ""))
         if event["state"] != "done" and text and "exit code" not in text:
             note(f"{task.name}: {text}")

@@ -9,8 +9,9 @@ from litestar.response import Stream
 
 from towline.engine.ask import JobAsk
 from towline.engine.desk import Desk, login_of
-from towline.engine.follow import Follower, Frame, read_once, stream_name
+from towline.engine.follow import Follower, Frame, read_once
 from towline.engine.lists import Wanted, checked_state, listed, meant
+from towline.engine.tails import beginnings
 from towline.errors import HostError, NotFound, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.job import view
@@ -161,19 +162,14 @@ def _given(request: Request[Any, Any, Any]) -> dict[str, int]:
 async def _offsets(
     desk: Desk, request: Request[Any, Any, Any], job_id: int, streams: tuple[str, ...]
 ) -> dict[str, int]:
-    """Where to go on: what the client has already, or so many bytes before the end."""
+    """Where to go on: what the client has already, or so many lines or bytes before the end."""
     if request.query_params.get("from"):
         return _given(request)
-    tail = number(request, "tail", 0)
-    job = desk.engine.job(job_id)
-    if tail <= 0 or job.attempt is None:
+    size, lines = number(request, "tail", 0), number(request, "lines", 0)
+    if size <= 0 and lines <= 0:
         return {}
-    found = {}
-    for rank in range(len(job.attempt.placement)):
-        for stream in streams:
-            size = await desk.machines.log_size(job, rank, stream)
-            found[stream_name(job, rank, stream)] = max(0, size - tail)
-    return found
+    job = desk.engine.job(job_id)
+    return await beginnings(desk.machines, job, streams, lines=max(0, lines), size=max(0, size))
 
 
 @post("/v1/jobs/stop", status_code=200)
