@@ -14,6 +14,8 @@ from .refusal import Refusal
 MOST_PIECE = 256 << 10
 #: Of many files in one message.
 MOST_TOGETHER = 1 << 20
+#: What has not arrived whole has this behind its name.
+PART = ".towline-part"
 MOST_ENTRIES = 10000
 MOST_WALKED = 100000
 
@@ -106,7 +108,7 @@ class Files:
         if os.path.isdir(place):
             raise IsADirectoryError(21, "is a folder")
         os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
-        beside = place + ".towline-part"
+        beside = place + PART
         flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         not_the_next = Refusal("bad_offset", "not the next piece of %s" % request["path"])
         try:
@@ -141,7 +143,7 @@ class Files:
             if os.path.isdir(place):
                 raise Refusal("is_folder", "%s is a folder" % path)
             os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
-            record.write_whole(place, blob[at : at + size], mode & 0o777)
+            write(place, blob[at : at + size], mode)
             at += size
         return {}
 
@@ -217,6 +219,18 @@ def read(place, path, offset, limit):
         return os.pread(fd, limit, offset), facts
     finally:
         os.close(fd)
+
+
+def write(place, data, mode):
+    """A whole file; what a killed agent left of it is in nobody's way."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(place + PART, flags, 0o600)
+    try:
+        record.write_all(fd, data)
+        os.fchmod(fd, mode & 0o777)
+    finally:
+        os.close(fd)
+    os.rename(place + PART, place)
 
 
 def version(facts):
