@@ -23,8 +23,9 @@ class Tree:
     def __init__(self, root: Path) -> None:
         self.home = Home(str(root))
         self.home.make()
-        self.folder = self.home.job("a")
-        self.source = Path(self.folder) / "src"
+        os.mkdir(self.home.new_record("a"))
+        self.place = self.home.place("a")
+        self.source = Path(self.place.job) / "src"
         self.spec: dict[str, Any] = {"cwd": "", "folder": "", "snapshot": "", "links": {}}
 
     def make(self, **files: bytes) -> None:
@@ -38,12 +39,12 @@ class Tree:
         self.spec["snapshot"] = digest(trees.canonical(entries))
         trees.store_snapshot(self.home, self.spec["snapshot"], entries)
         self.source.mkdir(parents=True)
-        results.begin(self.folder)
+        results.begin(self.place.record)
         largest = trees.make_tree(self.home, entries, str(self.source), lambda: None)
-        results.complete(self.folder, largest, lambda: None)
+        results.complete(self.place.record, largest, lambda: None)
 
     def changed(self) -> list[str]:
-        found = results.changed(self.home, self.folder, self.spec)
+        found = results.changed(self.home, self.place, self.spec)
         return sorted(entry["name"] for entry in found)
 
 
@@ -127,12 +128,12 @@ def test_a_clock_that_is_put_back_hides_nothing(tree: Tree) -> None:
     changed_ns = (tree.source / "new").stat().st_ctime_ns
 
     def made_later() -> bool:
-        results.begin(tree.folder)
-        return os.stat(tree.folder + results.MARK).st_mtime_ns > changed_ns
+        results.begin(tree.place.record)
+        return os.stat(tree.place.record + results.MARK).st_mtime_ns > changed_ns
 
     # As if the tree had been made later than this, by a clock that was put back since.
     wait_until(made_later)
-    results.complete(tree.folder, results.LARGE + 1, lambda: None)
+    results.complete(tree.place.record, results.LARGE + 1, lambda: None)
     assert tree.changed() == ["a", "new"]
 
 
@@ -141,9 +142,9 @@ def test_a_clock_that_is_put_back_into_the_time_in_which_the_tree_was_made_hides
 ) -> None:
     tree.make(a=b"one", b=b"two", c=b"three")
     (tree.source / "a").write_bytes(b"1ne")
-    results.complete(tree.folder, results.LARGE + 1, lambda: None)
+    results.complete(tree.place.record, results.LARGE + 1, lambda: None)
     assert tree.changed() == []
-    mark = Path(tree.folder + results.MARK)
+    mark = Path(tree.place.record + results.MARK)
     ahead, times = float(mark.read_bytes()), (mark.stat().st_atime, mark.stat().st_mtime)
     mark.write_bytes(b"%.6f" % (ahead + 3600.0))
     os.utime(mark, times)
@@ -158,11 +159,11 @@ def test_small_jobs_do_not_wait_for_a_clock(tree: Tree, monkeypatch: pytest.Monk
 
 def test_what_an_older_version_marked_and_listed_is_understood(tree: Tree) -> None:
     tree.make(a=b"one")
-    Path(tree.folder + results.MARK).write_bytes(b"")
+    Path(tree.place.record + results.MARK).write_bytes(b"")
     (tree.source / "new").touch()
     assert tree.changed() == ["new"]
-    Path(tree.folder + results.LIST).write_text('[{"name": "x"}, {"name": "y"}]')
-    found = results.page(tree.home, tree.folder, tree.spec, 0)
+    Path(tree.place.record + results.LIST).write_text('[{"name": "x"}, {"name": "y"}]')
+    found = results.page(tree.home, tree.place, tree.spec, 0)
     assert found == ([{"name": "x"}, {"name": "y"}], None)
 
 
@@ -175,11 +176,11 @@ def test_a_long_list_is_told_in_pages(
     for number in range(10):
         (tree.source / f"made-{number}").touch()
     if ended:
-        assert results.keep(tree.home, tree.folder, tree.spec) == 10
+        assert results.keep(tree.home, tree.place, tree.spec) == 10
     names: list[str] = []
     after: int | None = 0
     while after is not None:
-        found, after = results.page(tree.home, tree.folder, tree.spec, after)
+        found, after = results.page(tree.home, tree.place, tree.spec, after)
         assert len(found) <= 3
         names += [entry["name"] for entry in found]
     assert sorted(names) == [f"made-{number}" for number in range(10)]
@@ -191,6 +192,23 @@ def test_a_list_that_does_not_fit_on_the_disk_is_made_when_it_is_asked_for(
     tree.make(a=b"one")
     (tree.source / "made").touch()
     monkeypatch.setattr(results, "LIST", "/no/such/folder/changed")
-    assert results.keep(tree.home, tree.folder, tree.spec) == -1
-    [entry], following = results.page(tree.home, tree.folder, tree.spec, 0)
+    assert results.keep(tree.home, tree.place, tree.spec) == -1
+    [entry], following = results.page(tree.home, tree.place, tree.spec, 0)
     assert (entry["name"], following) == ("made", None)
+
+
+def test_a_long_list_for_which_there_is_no_room_at_all_is_told_in_pages(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "MOST", 3)
+    tree.make(a=b"one")
+    for number in range(9):
+        (tree.source / f"made-{number}").touch()
+    for name in ("LIST", "LIST_SO_FAR"):
+        monkeypatch.setattr(results, name, "/no/such/folder/changed")
+    names: list[str] = []
+    after: int | None = 0
+    while after is not None:
+        found, after = results.page(tree.home, tree.place, tree.spec, after)
+        names += [entry["name"] for entry in found]
+    assert sorted(names) == [f"made-{number}" for number in range(9)]

@@ -48,7 +48,7 @@ def test_an_end_nobody_saw_is_found_later(new_agent: NewAgent, root: Path) -> No
     first.wait_for(lambda: "a" in first.started)
     first.kill()
     end_it(root, "a")
-    wait_until(lambda: (root / "jobs/a/exit").exists())
+    wait_until(lambda: (root / "records/a/exit").exists())
     seen = new_agent().call("observe", keys=["a"])["states"]["a"]
     assert (seen["state"], seen["ending"]["code"]) == ("ended", 5)
 
@@ -133,8 +133,11 @@ def test_agent_and_supervisor_killed_is_lost_once_the_command_is_gone(
     assert "supervisor was killed" in end["text"]
 
 
-def test_a_restarted_machine_loses_its_jobs_and_says_so(new_agent: NewAgent, root: Path) -> None:
-    folder = root / "jobs" / "a"
+@pytest.mark.parametrize("place", ["records", "jobs"])
+def test_a_restarted_machine_loses_its_jobs_and_says_so(
+    new_agent: NewAgent, root: Path, place: str
+) -> None:
+    folder = root / place / "a"
     folder.mkdir(parents=True)
     (folder / "life").write_text('{"supervisor": 1, "boot": "another", "spawning": 5.0, "pid": 1}')
     seen = new_agent().call("observe", keys=["a"])["states"]["a"]
@@ -180,12 +183,14 @@ def test_void_changes_nothing_about_a_running_or_ended_job(agent: Driver) -> Non
     assert agent.end_of("a")["cause"] == "stopped"
 
 
+@pytest.mark.parametrize("place", ["records", "jobs"])
 def test_a_folder_without_a_start_can_still_be_started_or_voided(
-    new_agent: NewAgent, root: Path
+    new_agent: NewAgent, root: Path, place: str
 ) -> None:
     for key in ("a", "b"):
         (root / "jobs" / key / "src").mkdir(parents=True)
-        (root / "jobs" / key / "life").touch()
+        (root / place / key).mkdir(parents=True, exist_ok=True)
+        (root / place / key / "life").touch()
     agent = new_agent()
     assert agent.state("a") == "unknown"
     assert agent.run("a", "echo", "hi")["code"] == 0

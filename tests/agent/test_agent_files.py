@@ -45,8 +45,8 @@ def test_walk_names_every_file(agent: Driver, job: Path) -> None:
     assert "sub/d/f" in [entry["name"] for entry in files]
 
 
-def test_output_and_ending_of_the_job_are_files_too(agent: Driver, job: Path) -> None:
-    assert agent.call("stat", key="a", path="../../exit")["kind"] == "file"
+def test_output_of_the_job_is_a_file_too(agent: Driver, job: Path) -> None:
+    assert agent.call("stat", key="a", path="../../out")["kind"] == "file"
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_run_after_a_time_limit_starts_with_what_was_kept(agent: Driver) -> None
         running.send_signal(signal.SIGTERM)  # as Slurm does at the limit
         assert running.wait(timeout=30) == 0
     assert (agent.root / "scontrol.said").read_text() == "requeue 7\nrequeue 7\n"
-    assert not (where(agent) / "exit").exists()
+    assert not (agent.root / "records" / f"{KEY}-0" / "exit").exists()
     assert (where(agent) / "out").read_text().split() == ["1", "2"]
     assert (where(agent) / "keep/runs").read_text() == "x\nx\n"
 

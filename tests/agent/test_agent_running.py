@@ -229,13 +229,16 @@ def test_running_jobs_are_not_forgotten(agent: Driver) -> None:
     agent.end_of("a")
 
 
-def test_the_folder_is_private_and_the_ending_is_in_it(agent: Driver, root: Path) -> None:
+def test_the_folders_are_private_and_the_ending_is_out_of_the_job_s_reach(
+    agent: Driver, root: Path
+) -> None:
     end = agent.run("a", "true", env={"TOKEN": "secret"})
-    folder = root / "jobs" / "a"
-    assert folder.stat().st_mode & 0o777 == 0o700
-    for name in ("out", "err", "exit"):
-        assert (folder / name).stat().st_mode & 0o777 == 0o600
-    kept = json.loads((folder / "exit").read_text())
+    folder, record = root / "jobs/a", root / "records/a"
+    for private in (root, folder, root / "records", record):
+        assert private.stat().st_mode & 0o777 == 0o700
+    for file in (folder / "out", folder / "err", record / "exit"):
+        assert file.stat().st_mode & 0o777 == 0o600
+    kept = json.loads((record / "exit").read_text())
     assert kept.pop("spec")["argv"] == ["true"]
     assert kept == end
 

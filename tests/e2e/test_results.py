@@ -228,7 +228,7 @@ def test_results_are_fetched_by_the_next_engine_when_one_was_killed(
     source = Path(show(tow, job)["processes"][0]["folder"]) / "src"
     kill_engine(tow_home)
     (source / "go").touch()
-    wait_until(lambda: (source.parent / "exit").exists())
+    wait_until(lambda: (source.parents[2] / "records" / source.parent.name / "exit").exists())
     assert engine_pid(tow_home) == 0
     assert not home_of(tow, job).exists()
     assert settled(tow, job)["state"] == "done"

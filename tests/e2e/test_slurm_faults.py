@@ -211,7 +211,7 @@ def test_job_whose_runner_is_killed_is_lost_not_failed(tow: Tow, slurm: Slurm) -
     assert found["state"] == "lost", found
     assert "no record of how it ended" in found["reason"]
     # It is written down now: it does not begin after all, and its folder can go.
-    (folder,) = slurm.home("h1").glob(f".towline/jobs/*-{job}-1-0")
+    (folder,) = slurm.home("h1").glob(f".towline/records/*-{job}-1-*0")
     wait_until((folder / "exit").exists)
 
 

@@ -72,9 +72,9 @@ def read_all(path):
         return b""
 
 
-def explain_setup(folder, spec, end):
+def explain_setup(record, spec, end):
     """Tell a failed setup from a command that ended with the same code."""
-    word = machine.read_text(folder + "/mark").strip() if spec.get("setup") else ""
+    word = machine.read_text(record + "/mark").strip() if spec.get("setup") else ""
     if not word or end["cause"]:
         return
     end["cause"] = "not_found" if word == "not_found" else "setup"

@@ -49,7 +49,7 @@ class Files:
     def room(self, request):
         """The folder that is never left, and the one in it from where paths lead."""
         key = checked_key(request.get("key"))
-        spec = record.read_spec(self.home.job(key))
+        spec = record.read_spec(self.home.record(key))
         if spec is None:
             raise Refusal("unknown_job", "no job %s on this machine" % key)
         folder = os.path.realpath(self.home.job(spec["at"] or key))
@@ -153,11 +153,11 @@ class Files:
         `after` goes on at the `next` of an earlier answer.
         """
         key = checked_key(request.get("key"))
-        folder = self.home.job(key)
-        spec = record.read_spec(folder)
+        place = self.home.place(key)
+        spec = record.read_spec(place.record)
         if spec is None:
             raise Refusal("unknown_job", "no job %s on this machine" % key)
-        found, following = results.page(self.home, folder, spec, place_in(request))
+        found, following = results.page(self.home, place, spec, place_in(request))
         return {"files": found, "next": following}
 
     def walk(self, request, _blob):

@@ -105,8 +105,9 @@ class Handing:
         self.reply(number, answer)
 
     def prepare(self, spec):
-        folder = self.home.job(spec["key"])
-        os.makedirs(folder, 0o700, exist_ok=True)
+        folder = self.home.record(spec["key"])
+        for each in (folder, self.home.job(spec["key"])):
+            os.makedirs(each, 0o700, exist_ok=True)
         if record.read_spec(folder) is not None:
             return
         record.write_whole(folder + states.ELSEWHERE, b"")
@@ -138,7 +139,7 @@ class Handing:
         }
 
     def look_at(self, key):
-        folder = self.home.job(key)
+        folder = self.home.record(key)
         where = whole(read(folder + "/where"))
         end = record.read_exit(folder)
         if end is not None:
@@ -202,7 +203,7 @@ class Handing:
 
     def write_down(self, key, text):
         """The end of a process that left no record; its own, if one comes, takes its place."""
-        folder = self.home.job(key)
+        folder = self.home.record(key)
         spec = record.read_spec(folder)
         if spec is not None:
             end = dict(ending("lost", text), spec=spec)

@@ -7,13 +7,25 @@ from .machine import to_path
 from .refusal import Refusal
 
 KEY = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$")
+#: Where an older agent began a job, one of these is in the job's own folder.
+OLD_RECORDS = ("/life", "/exit", "/elsewhere")
 HASH = re.compile(r"^[0-9a-f]{64}$")
+
+
+class Place:
+    """Where the files of a job are: its own, and those about it."""
+
+    def __init__(self, key, job, record):
+        self.key = key
+        self.job = job
+        self.record = record
 
 
 class Home:
     def __init__(self, root):
         self.root = os.path.abspath(os.path.expanduser(to_path(root)))
         self.jobs = os.path.join(self.root, "jobs")
+        self.records = os.path.join(self.root, "records")
         self.blobs = os.path.join(self.root, "blobs")
         self.partial = os.path.join(self.root, "blobs", "partial")
         self.packs = os.path.join(self.root, "blobs", "packs")
@@ -22,13 +34,32 @@ class Home:
 
     def make(self):
         stores = (self.blobs, self.partial, self.packs, self.snapshots)
-        for folder in (self.root, self.jobs, *stores, self.trash):
+        for folder in (self.root, self.jobs, self.records, *stores, self.trash):
             os.makedirs(folder, 0o700, exist_ok=True)
         os.chmod(self.root, 0o700)
 
     def job(self, key):
         """The folder of the job with this key; it need not exist."""
         return self.jobs + "/" + checked_key(key)
+
+    def new_record(self, key):
+        """The folder for what is written down about a job; no variable of the job leads there."""
+        return self.records + "/" + checked_key(key)
+
+    def record(self, key):
+        """The same, or the job's own folder, where an older agent wrote it down."""
+        found = self.new_record(key)
+        if not os.path.isdir(found) and has_old_record(self.job(key)):
+            return self.job(key)
+        return found
+
+    def place(self, key):
+        return Place(key, self.job(key), self.record(key))
+
+    def keys(self):
+        """Of all jobs that have a folder or a record here."""
+        names = set(os.listdir(self.jobs)).union(os.listdir(self.records))
+        return {name for name in names if KEY.match(name)}
 
     def handed(self, key):
         """The folder of an attempt that another queue runs."""
@@ -44,6 +75,10 @@ class Home:
 
     def snapshot(self, digest):
         return "%s/%s.json" % (self.snapshots, checked_hash(digest))
+
+
+def has_old_record(folder):
+    return any(os.path.exists(folder + name) for name in OLD_RECORDS)
 
 
 def checked_key(key):

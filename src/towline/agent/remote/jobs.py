@@ -248,7 +248,7 @@ class Jobs:
 
     def release(self, job, word):
         """True when this word is the one that counts."""
-        decided = record.release(self.home.job(job.key), word)
+        decided = record.release(self.home.record(job.key), word)
         if job.worker is not None:
             self.crew.say(job.worker, {"look": job.key})
         else:
@@ -289,11 +289,7 @@ class Jobs:
 
     def entomb(self, key, cause, text):
         """Make sure that this key never starts; if it did, say so."""
-        folder = self.home.job(key)
-        try:
-            os.mkdir(folder, 0o700)
-        except FileExistsError:
-            pass
+        os.makedirs(self.home.record(key), 0o700, exist_ok=True)
         seen = look(self.home, key, entomb=endings.ending(cause, text))
         if seen.state == "ended":
             if self.jobs.pop(key, None) is not None:
@@ -333,10 +329,12 @@ class Jobs:
     def forget(self, request, _blob):
         forgotten = []
         for key in keys_of(request):
-            folder = self.home.job(key)
-            over = record.read_exit(folder) is not None or never_began(self.home, key)
-            if key not in self.jobs and over:
-                self.trash.add(folder, key)
+            if key in self.jobs:
+                continue
+            if look(self.home, key).state == "ended" or never_began(self.home, key):
+                # Its record last: without it nobody would know that the job is over.
+                for folder in (self.home.job(key), self.home.new_record(key)):
+                    self.trash.add(folder, key)
                 forgotten.append(key)
         return {"forgotten": forgotten}
 

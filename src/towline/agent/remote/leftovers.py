@@ -12,7 +12,7 @@ BLOCK = 512
 
 def never_began(home, key):
     """A process that was to run elsewhere and has not begun; without its folder it never will."""
-    if not os.path.exists(home.job(key) + states.ELSEWHERE):
+    if not os.path.exists(home.record(key) + states.ELSEWHERE):
         return False
     return not os.path.exists(home.handed(key.rpartition("-")[0]) + "/claim")
 
@@ -24,7 +24,7 @@ def swept(home, before, dry, without):
         names = {name for name in os.listdir(top) if KEY.match(name)}
     except OSError:
         return 0
-    jobs = {name.rpartition("-")[0] for name in os.listdir(home.jobs) if name not in without}
+    jobs = {name.rpartition("-")[0] for name in home.keys() if name not in without}
     arrays = {}
     for name in names:
         arrays[name] = tasks_of(top + "/" + name)

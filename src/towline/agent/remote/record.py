@@ -1,4 +1,4 @@
-"""The files by which a job's folder tells what became of it.
+"""The files that tell what became of a job, in a folder that is not the job's own.
 
 `life` is locked by the job's supervisor for as long as that lives. Before the command is started,
 it says so: an attempt whose unlocked `life` says nothing was never started. At the end it gets the

@@ -15,6 +15,7 @@ from typing import Any
 
 from . import trees
 from .machine import to_path, to_text
+from .record import remove
 
 #: Last written to before the job's tree was made, last changed when that was complete.
 MARK = "/made"
@@ -34,18 +35,18 @@ STEP_S = 0.05
 PIECE = 1 << 20
 
 
-def begin(folder):
+def begin(record):
     """Before the first file of the job's tree is made."""
-    fd = os.open(folder + MARK, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(record + MARK, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, b"%.6f" % clock_ahead())
     finally:
         os.close(fd)
 
 
-def complete(folder, largest, pause):
+def complete(record, largest, pause):
     """After the last one: whatever changes from now on is the job's doing."""
-    path = folder + MARK
+    path = record + MARK
     os.chmod(path, 0o600)
     if largest <= LARGE:
         return
@@ -64,12 +65,12 @@ def clock_ahead():
 class Window:
     """When the job's tree was made, by the clock of its disk."""
 
-    def __init__(self, folder):
-        facts = os.stat(folder + MARK)
+    def __init__(self, record):
+        facts = os.stat(record + MARK)
         self.first, self.last = facts.st_mtime_ns, facts.st_ctime_ns
         if not facts.st_size:
             self.first = 0  # an older version made its mark when the tree was complete
-        elif clock_ahead() < read_number(folder + MARK) - STEP_S:
+        elif clock_ahead() < read_number(record + MARK) - STEP_S:
             self.first = self.last  # the clock was put back: no time tells anything
 
     def has(self, facts):
@@ -84,17 +85,17 @@ def read_number(path):
         return 0.0
 
 
-def keep(home, folder, spec):
+def keep(home, place, spec):
     """List what the job made, for whoever fetches it; how many files that are, -1 if unknown."""
     try:
-        return write_list(home, folder, spec, folder + LIST)
+        return write_list(home, place, spec, place.record + LIST)
     except OSError:
         return -1  # no room for the list: it is made when somebody asks for it
 
 
-def write_list(home, folder, spec, path):
+def write_list(home, place, spec, path):
     """One line for each file; nothing is written where there is none."""
-    found = changed(home, folder, spec)
+    found = changed(home, place, spec)
     first = next(found, None)
     if first is None:
         return 0
@@ -106,23 +107,27 @@ def write_list(home, folder, spec, path):
                 count += 1
         os.rename(beside, path)
     except OSError:
-        try:
-            os.unlink(beside)
-        except OSError:
-            pass
+        remove(beside)
         raise
     return count
 
 
-def page(home, folder, spec, after):
+def page(home, place, spec, after):
     """Some of the files from a place in the list on, and the place of the next; None: no more."""
     try:
-        return page_of(folder + LIST, after)
+        return page_of(place.record + LIST, after)
     except (OSError, ValueError):
         pass
-    if not after and not write_list(home, folder, spec, folder + LIST_SO_FAR):
-        return [], None
-    return page_of(folder + LIST_SO_FAR, after)
+    so_far = place.record + LIST_SO_FAR
+    try:
+        if not after and not write_list(home, place, spec, so_far):
+            return [], None
+        return page_of(so_far, after)
+    except OSError:
+        # No room for a list: found anew for each page, and the place of one is its number.
+        remove(so_far)
+        found = list(itertools.islice(changed(home, place, spec), after, after + MOST + 1))
+        return found[:MOST], after + MOST if len(found) > MOST else None
 
 
 def page_of(path, after):
@@ -138,15 +143,16 @@ def page_of(path, after):
         return entries, file.tell() if len(lines) == MOST else None
 
 
-def changed(home, folder, spec):
+def changed(home, place, spec):
     """The files below the working folder that are not as the snapshot made them."""
     if spec.get("folder"):
         return  # it ran in a folder of the user's own: everything is home already
     try:
-        window = Window(folder)
+        window = Window(place.record)
     except OSError:
         return
-    top = folder + "/src"
+    source = place.job + "/src"
+    top = source
     if spec["cwd"]:
         top += "/" + to_path(spec["cwd"])
     known = None
@@ -155,7 +161,7 @@ def changed(home, folder, spec):
             continue
         if known is None:
             known = contents(home, spec)
-        inside = to_text(os.path.relpath(path, folder + "/src"))
+        inside = to_text(os.path.relpath(path, source))
         if is_unchanged(known.get(inside), path, facts):
             continue
         try:

@@ -129,16 +129,18 @@ class Runner(Supervisor):
 
     def claim(self):
         """An attempt is claimed as a whole, before; one that has ended is not run again."""
-        os.makedirs(self.folder, 0o700, exist_ok=True)
-        if record.read_exit(self.folder) is not None:
+        self.record = self.home.record(self.key)
+        for folder in (self.record, self.folder):
+            os.makedirs(folder, 0o700, exist_ok=True)
+        if record.read_exit(self.record) is not None:
             return None
-        life = record.open_life(self.folder, create=True)
+        life = record.open_life(self.record, create=True)
         try:
             record.lock(life)
         except OSError:
             pass  # not every shared file system has locks, and nobody relies on this one
-        if os.path.exists(self.folder + "/again"):
-            os.unlink(self.folder + "/again")
+        if os.path.exists(self.record + "/again"):
+            os.unlink(self.record + "/again")
         shutil.rmtree(self.folder + "/src", ignore_errors=True)
         return life
 
@@ -181,7 +183,7 @@ class Runner(Supervisor):
             self.explain_stop(end)
         self.again = self.goes_on(end["cause"])
         if self.again:
-            record.write_whole(self.folder + "/again", json.dumps(end).encode("ascii"))
+            record.write_whole(self.record + "/again", json.dumps(end).encode("ascii"))
         else:
             super().keep(life, end, raw)
 
@@ -224,7 +226,7 @@ class Runner(Supervisor):
         run = self.attempt.run
         where.update(node=meeting.host_name(), run=run)
         try:
-            record.write_whole(self.folder + "/where", json.dumps(where).encode("ascii"))
+            record.write_whole(self.record + "/where", json.dumps(where).encode("ascii"))
             name = "%s.%d" % (self.key, 2 * run + number)
             record.write_whole(self.home.news(self.key) + "/" + name, b"")
         except OSError:
@@ -232,7 +234,7 @@ class Runner(Supervisor):
 
     def result(self):
         """The exit code that the queue sees."""
-        end = record.read_exit(self.folder) or {}
+        end = record.read_exit(self.record) or {}
         if end.get("signal"):
             return 128 + end["signal"]
         return end["code"] if end.get("code") is not None else 1
@@ -241,7 +243,7 @@ class Runner(Supervisor):
 def run_rank(attempt, rank):
     runner = Runner(attempt, rank)
     key = attempt.rank_key(rank)
-    spec = record.read_spec(attempt.home.job(key))
+    spec = record.read_spec(attempt.home.record(key))
     if spec is None:
         sys.stderr.write("towline: the folder of job %s is gone\n" % key)
         return GONE
@@ -283,7 +285,7 @@ class Steps:
         if self.stopping:
             return
         for rank in range(self.attempt.order["processes"]):
-            end = record.read_exit(self.attempt.home.job(self.attempt.rank_key(rank)))
+            end = record.read_exit(self.attempt.home.record(self.attempt.rank_key(rank)))
             if end is not None and (end.get("code") != 0 or end.get("cause")):
                 record.write_whole(self.attempt.folder + "/stop", b"another process failed")
                 self.stopping = True
@@ -291,7 +293,7 @@ class Steps:
 
     def result(self):
         count = self.attempt.order["processes"]
-        folders = [self.attempt.home.job(self.attempt.rank_key(n)) for n in range(count)]
+        folders = [self.attempt.home.record(self.attempt.rank_key(n)) for n in range(count)]
         return 0 if all(went_well(folder) for folder in folders) else 1
 
 
@@ -307,8 +309,8 @@ def go_on(attempt):
     """Put the job into the queue again when its time was over; else say how it ended."""
     count = attempt.order["processes"]
     keys = [attempt.rank_key(rank) for rank in range(count)]
-    waiting = [key for key in keys if os.path.exists(attempt.home.job(key) + "/again")]
-    causes = [json.loads(read(attempt.home.job(key) + "/again"))["cause"] for key in waiting]
+    waiting = [key for key in keys if os.path.exists(attempt.home.record(key) + "/again")]
+    causes = [json.loads(read(attempt.home.record(key) + "/again"))["cause"] for key in waiting]
     if "timeout" not in causes:
         return
     if slurm_says(["scontrol", "requeue", attempt.id]) is None:
@@ -317,7 +319,7 @@ def go_on(attempt):
 
 
 def give_up(attempt, key):
-    folder = attempt.home.job(key)
+    folder = attempt.home.record(key)
     end = json.loads(read(folder + "/again"))
     end["text"] += "; Slurm did not take it into its queue again"
     record.write_whole(folder + "/exit", json.dumps(end).encode("ascii"))

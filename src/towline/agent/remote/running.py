@@ -50,7 +50,7 @@ class Run:
         argv = [word.encode("utf-8", "surrogateescape") for word in spec["argv"]]
         argv = process.without_terminal(argv)
         if spec["setup"]:
-            mark = os.fsencode(boss.folder + "/mark")
+            mark = os.fsencode(boss.record + "/mark")
             given = boss.given(spec) if spec["environ"] is None else None
             argv = process.with_setup(argv, spec["setup"].encode("utf-8"), mark, environ, given)
         folder = self.working_folder()
@@ -160,7 +160,7 @@ class Run:
         end["cause"], end["text"] = self.cause, self.text
         end["out_size"] = os.fstat(self.out).st_size
         end["err_size"] = os.fstat(self.err).st_size
-        endings.explain_setup(self.boss.folder, self.spec, end)
+        endings.explain_setup(self.boss.record, self.spec, end)
         if end["cause"] == "not_found":
             end["text"] += self.boss.where_else(self.spec)
         if not self.spec["at"]:
@@ -172,7 +172,7 @@ class Run:
     def made(self):
         """How many files it made; -1 where that could not be listed: whoever wants them asks."""
         try:
-            return results.keep(self.boss.home, self.boss.folder, self.spec)
+            return results.keep(self.boss.home, self.boss.home.place(self.boss.key), self.spec)
         except (OSError, ValueError):
             return -1
 

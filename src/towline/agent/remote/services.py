@@ -63,7 +63,7 @@ class Services:
         self.left = MOST_KEEPERS
         self.folder = run.boss.folder
         #: Whoever asks for our ports is on another machine.
-        self.elsewhere = os.path.exists(self.folder + ELSEWHERE)
+        self.elsewhere = os.path.exists(run.boss.record + ELSEWHERE)
 
     def start(self):
         services = self.run.spec.get("services", ())
@@ -317,7 +317,7 @@ class Places:
 
     def services(self, request, _blob):
         key = checked_key(request.get("key"))
-        spec = record.read_spec(self.home.job(key))
+        spec = record.read_spec(self.home.record(key))
         if spec is None:
             raise Refusal("unknown_job", "no job %s on this machine" % key)
         names = [service["name"] for service in spec.get("services", ())]
@@ -331,8 +331,10 @@ class Places:
         """The way to a port of a job that runs elsewhere; None for one of this machine."""
         if "key" not in request:
             return None
-        folder = self.home.job(checked_key(request["key"]))
-        return relay.Door(folder, request["port"]) if os.path.exists(folder + ELSEWHERE) else None
+        key = checked_key(request["key"])
+        if not os.path.exists(self.home.record(key) + ELSEWHERE):
+            return None
+        return relay.Door(self.home.job(key), request["port"])
 
     def look(self, key, name):
         unknown: "dict[str, Any]" = {"state": "starting", "port": 0, "text": ""}

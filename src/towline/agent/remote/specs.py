@@ -89,7 +89,7 @@ def check_claim(spec):
 def exec_spec(home, request):
     """A further process with the environment and the folder of job `key`."""
     key = checked_key(request.get("key"))
-    base = read_spec(home.job(key))
+    base = read_spec(home.record(key))
     if base is None:
         raise Refusal("unknown_job", "no job %s on this machine" % key)
     spec = checked_spec(

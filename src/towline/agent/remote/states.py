@@ -1,4 +1,4 @@
-"""Where a job stands, told from its folder alone."""
+"""Where a job stands, told from its files alone."""
 
 import json
 import os
@@ -40,49 +40,55 @@ def look(home, key, reaped=None, entomb=None):
     `reaped` are children that ended just now, {pid: (status, usage)}.
     With `entomb`, a job that never started gets this ending, so that it never will.
     """
-    folder = home.job(key)
-    end = record.read_exit(folder)
-    if end is not None:
-        return Seen("ended", end)
+    place = home.place(key)
+    folder = place.record
     if os.path.exists(folder + ELSEWHERE):
+        end = record.read_exit(folder)
+        if end is not None:
+            return Seen("ended", end)
         return Seen("running", supervised=True, elsewhere=True)
-    fd = record.open_life(folder, create=entomb is not None)
+    fd = record.open_life(folder, create=False)
     if fd is None:
         end = record.read_exit(folder)
-        return Seen("unknown") if end is None else Seen("ended", end)
+        if end is not None:
+            return Seen("ended", end)
+        if entomb is None:
+            return Seen("unknown")
+        fd = record.open_life(folder, create=True)
     try:
+        # While somebody holds the lock no ending counts, whoever wrote it.
         if not record.lock(fd):
             life = record.read_life(fd)
             return Seen("held" if life.get("held") else "running", None, life, True)
-        return look_inside(folder, key, fd, reaped or {}, entomb)
+        return look_inside(place, fd, reaped or {}, entomb)
     finally:
         os.close(fd)
 
 
-def look_inside(folder, key, fd, reaped, entomb):
+def look_inside(place, fd, reaped, entomb):
     """With the lock held, so nobody else decides at the same time."""
-    end = record.read_exit(folder)
+    end = record.read_exit(place.record)
     if end is not None:
         return Seen("ended", end)
     life = record.read_life(fd)
     if "ended" in life:  # killed just before the rename
-        return settle(folder, fd, {name: life[name] for name in life if name != "spec"}, life)
+        return settle(place, fd, {name: life[name] for name in life if name != "spec"}, life)
     if "spawning" not in life:
-        return Seen("unknown") if entomb is None else settle(folder, fd, entomb, life)
+        return Seen("unknown") if entomb is None else settle(place, fd, entomb, life)
     if life.get("boot") != machine.boot_id():
-        return settle(folder, fd, lost(folder, life, "the machine restarted"), life)
+        return settle(place, fd, lost(place, life, "the machine restarted"), life)
     if "pid" not in life:
-        find_unnamed(key, life)
+        find_unnamed(place.key, life)
     pid = life.get("pid", 0)
     result = reaped.get(pid) or result_of(pid)
     if result is not None:
-        return settle(folder, fd, from_status(folder, life, *result), life)
+        return settle(place, fd, from_status(place, life, *result), life)
     if pid and descendants.lives(pid, life["start"]):
         return Seen("running", None, life)
     if not pid and 0 <= time.time() - life["spawning"] < BEING_BORN_S:
         return Seen("running", None, life)
     text = "its supervisor was killed, so its exit code is not known"
-    return settle(folder, fd, lost(folder, life, text), life)
+    return settle(place, fd, lost(place, life, text), life)
 
 
 def result_of(pid):
@@ -103,28 +109,28 @@ def find_unnamed(key, life):
             return
 
 
-def settle(folder, fd, end, life):
+def settle(place, fd, end, life):
     spec = json.dumps(life.get("spec") or {}).encode("ascii")
-    record.write_exit(folder, fd, end, spec)
+    record.write_exit(place.record, fd, end, spec)
     return Seen("ended", end)
 
 
-def lost(folder, life, text):
+def lost(place, life, text):
     end = endings.ending("lost", text, started=life.get("started", life["spawning"]))
     if life.get("status") is not None:
         end = endings.ending_of(life["status"], None, life["started"])
-    return with_notes(folder, life, end)
+    return with_notes(place, life, end)
 
 
-def from_status(folder, life, status, usage):
+def from_status(place, life, status, usage):
     end = endings.ending_of(status, usage, life.get("started", 0.0))
-    return with_notes(folder, life, end)
+    return with_notes(place, life, end)
 
 
-def with_notes(folder, life, end):
+def with_notes(place, life, end):
     """Complete an ending by what the supervisor wrote down before it was killed."""
     if life.get("cause"):
         end["cause"], end["text"] = life["cause"], life.get("text", "")
-    endings.add_sizes(end, folder)
-    endings.explain_setup(folder, life.get("spec") or {}, end)
+    endings.add_sizes(end, place.job)
+    endings.explain_setup(place.record, life.get("spec") or {}, end)
     return end

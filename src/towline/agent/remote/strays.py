@@ -39,7 +39,7 @@ class Strays:
         return job.key in self.strays
 
     def watch(self, job, seen):
-        spec = record.read_spec(self.home.job(job.key)) or {}
+        spec = record.read_spec(self.home.record(job.key)) or {}
         stray = Stray(job, seen, spec)
         self.strays[job.key] = stray
         self.again(stray, LOCK_EVERY_S)
@@ -97,13 +97,13 @@ class Strays:
 
     def settle(self, stray):
         """Write the ending, unless somebody else did meanwhile."""
-        folder = self.home.job(stray.job.key)
-        end = record.read_exit(folder)
-        fd = record.open_life(folder, create=False)
+        place = self.home.place(stray.job.key)
+        end = record.read_exit(place.record)
+        fd = record.open_life(place.record, create=False)
         try:
             if end is None and fd is not None and record.lock(fd):
                 life = record.read_life(fd)
-                end = settle(folder, fd, self.ending(stray, folder, life), life).ending
+                end = settle(place, fd, self.ending(stray, place, life), life).ending
         finally:
             if fd is not None:
                 os.close(fd)
@@ -112,11 +112,11 @@ class Strays:
         else:
             self.end(stray, end)
 
-    def ending(self, stray, folder, life):
+    def ending(self, stray, place, life):
         if stray.result is not None:
-            end = from_status(folder, life, *stray.result)
+            end = from_status(place, life, *stray.result)
         else:
-            end = lost(folder, life, "its supervisor was killed, so its exit code is not known")
+            end = lost(place, life, "its supervisor was killed, so its exit code is not known")
         if stray.cause:
             end["cause"], end["text"] = stray.cause, stray.text
         return end
@@ -137,7 +137,7 @@ class Strays:
         if grace_s is None:
             grace_s = stray.spec.get("grace_s", 10)
         if stray.supervised:
-            record.write_whole(self.home.job(job.key) + "/stop", b"%f" % grace_s)
+            record.write_whole(self.home.record(job.key) + "/stop", b"%f" % grace_s)
             self.nudge(job)
             return
         stray.cause = stray.cause or "stopped"
@@ -146,7 +146,7 @@ class Strays:
 
     def nudge(self, job):
         """Have another agent's supervisor look at its folder; the lock proves its pid."""
-        fd = record.open_life(self.home.job(job.key), create=False)
+        fd = record.open_life(self.home.record(job.key), create=False)
         if fd is None:
             return
         try:

@@ -53,7 +53,8 @@ class Supervisor:
         self.todo = []
         self.agent_gone = False
         self.key = ""
-        self.folder = ""
+        #: Its own folder, and the one with what is written down about it.
+        self.folder = self.record = ""
         #: Grace in seconds once a stop of the present job was asked for.
         self.stop_grace = None
         #: Those of jobs that are still to begin, by key; None is the job's own grace.
@@ -128,7 +129,7 @@ class Supervisor:
     def look_for_stop(self):
         """Another agent than ours asks for a stop through the folder."""
         try:
-            with open(self.folder + "/stop") as file:
+            with open(self.record + "/stop") as file:
                 self.stop(float(file.read()))
         except (OSError, ValueError):
             pass
@@ -147,6 +148,7 @@ class Supervisor:
 
     def run(self, key, raw):
         self.key, self.folder, self.stop_grace = key, self.home.job(key), None
+        self.record = self.home.new_record(key)
         if key in self.early_stops:
             self.stop(self.early_stops.pop(key))
         try:
@@ -171,7 +173,7 @@ class Supervisor:
         """Record the ending; a job that did run must not lose it to a moment without space."""
         for _ in range(KEEP_TRIES if end["started"] else 1):
             try:
-                record.write_exit(self.folder, life, end, raw)
+                record.write_exit(self.record, life, end, raw)
                 return
             except OSError:
                 time.sleep(1.0 if end["started"] else 0.0)
@@ -179,31 +181,36 @@ class Supervisor:
     def claim(self):
         """The locked `life` of a job never started; None when somebody else has or had it."""
         try:
+            # In this order: an older agent's record would be in the job's folder.
             os.mkdir(self.folder, 0o700)
+            os.mkdir(self.record, 0o700)
         except FileExistsError:
             return self.claim_again()
-        life = record.open_life(self.folder, create=True)
-        if record.lock(life) and not os.path.exists(self.folder + "/exit"):
+        life = record.open_life(self.record, create=True)
+        if record.lock(life) and not os.path.exists(self.record + "/exit"):
             return life
         os.close(life)
         return None
 
     def claim_again(self):
-        if os.path.exists(self.folder + "/exit"):
+        self.record = self.home.record(self.key)
+        if os.path.exists(self.record + "/exit"):
             return None
-        life = record.open_life(self.folder, create=True)
+        for folder in (self.record, self.folder):
+            os.makedirs(folder, 0o700, exist_ok=True)
+        life = record.open_life(self.record, create=True)
         if (
             record.lock(life)
-            and record.is_current(self.folder, life)
-            and not os.path.exists(self.folder + "/exit")
+            and record.is_current(self.record, life)
+            and not os.path.exists(self.record + "/exit")
             and "spawning" not in record.read_life(life)
         ):
             self.look_for_stop()
-            if record.released(self.folder) != "void":
+            if record.released(self.record) != "void":
                 for made in ("/src", "/keep"):
                     shutil.rmtree(self.folder + made, ignore_errors=True)
                 return life
-            record.write_exit(self.folder, life, endings.ending("void", "it never started"), b"{}")
+            record.write_exit(self.record, life, endings.ending("void", "it never started"), b"{}")
         os.close(life)
         return None
 
@@ -244,7 +251,7 @@ class Supervisor:
         """The job's own tree, what it keeps for the next one, and links to what is here already."""
         source, keep = self.folder + "/src", self.folder + "/keep"
         largest = 0
-        results.begin(self.folder)
+        results.begin(self.record)
         os.mkdir(source, 0o755)
         os.mkdir(keep, 0o755)
         if spec["snapshot"] and not spec["folder"]:
@@ -254,7 +261,7 @@ class Supervisor:
                 self.home, trees.load_snapshot(self.home, spec["keep"]), keep, self.pause
             )
         trees.make_links(source, spec["links"])
-        results.complete(self.folder, largest, self.pause)
+        results.complete(self.record, largest, self.pause)
 
     def make_source(self, digest, source):
         if self.snapshot[0] != digest:
@@ -275,14 +282,14 @@ class Supervisor:
         self.grant.show()
         self.tell(held=True)
         until = time.monotonic() + hold_s
-        word = record.released(self.folder)
+        word = record.released(self.record)
         while not word and self.stop_grace is None:
             left = until - time.monotonic()
             if left <= 0:
-                record.release(self.folder, "void")
+                record.release(self.record, "void")
             else:
                 self.wait(min(left, LOOK_FOR_GO_S))
-            word = record.released(self.folder)
+            word = record.released(self.record)
         if word == "void":
             raise Stopped("void", "it was not released to start")
 

@@ -97,7 +97,7 @@ class Sweeping:
         """[key, bytes on disk, ended] of job folders, by key; `after` goes on where one ended."""
         prefix, after = checked_key(request.get("prefix")), request.get("after", "")
         names = sorted(
-            name for name in os.listdir(self.home.jobs) if name.startswith(prefix) and name > after
+            name for name in self.home.keys() if name.startswith(prefix) and name > after
         )
         more = len(names) > MOST_FOLDERS
         self.begin(request["id"], self.measured(names[:MOST_FOLDERS], more))
@@ -107,11 +107,11 @@ class Sweeping:
         if len(self.known) > MOST_KNOWN:
             self.known.clear()
         for name in names:
-            folder = self.home.jobs + "/" + name
-            ended = os.path.exists(folder + "/exit")
+            ended = os.path.exists(self.home.record(name) + "/exit")
             size = self.known.get(name) if ended else None
             if size is None:
-                size = yield from disk_use(folder)
+                size = yield from disk_use(self.home.job(name))
+                size += yield from disk_use(self.home.new_record(name))
             if ended:
                 self.known[name] = size
             found.append([name, size, ended or leftovers.never_began(self.home, name)])
@@ -176,9 +176,9 @@ class Sweeping:
     def needed(self, without):
         """The snapshots that job folders refer to."""
         needed: "set[Any]" = set()
-        for name in os.listdir(self.home.jobs):
+        for name in self.home.keys():
             yield
-            spec = None if name in without else record.read_spec(self.home.jobs + "/" + name)
+            spec = None if name in without else record.read_spec(self.home.record(name))
             if isinstance(spec, dict):
                 needed.update((spec.get("snapshot"), spec.get("keep")))
         return needed

@@ -16,7 +16,12 @@ class Trash:
 
     def add(self, folder, key):
         """Out of sight at once, removed soon."""
-        os.rename(folder, "%s/%s.%d.%d" % (self.home.trash, key, os.getpid(), time.time() * 1e6))
+        try:
+            os.rename(
+                folder, "%s/%s.%d.%d" % (self.home.trash, key, os.getpid(), time.time() * 1e6)
+            )
+        except FileNotFoundError:
+            return
         self.more = True
         if self.timer is None:
             self.timer = self.loop.later(0.05, self.step)
