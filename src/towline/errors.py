@@ -15,6 +15,7 @@ TowlineError
 ├── AgentError            the agent over there refused one operation
 │   └── Nonsense          it said something that no agent says
 └── EngineError           the Engine itself cannot go on (store too new, socket taken)
+    └── CannotWrite       its store cannot be written now: no room, locked, read-only
 
 `text` says what was wrong and where, `hint` what to do next. Both are for people.
 """
@@ -120,3 +121,9 @@ class Nonsense(AgentError):
 
 class EngineError(TowlineError):
     code = "engine"
+
+
+class CannotWrite(EngineError):
+    code = "store"
+    status = 503
+    transient = True

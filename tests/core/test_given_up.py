@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_machine
-from towline.core.decide import Core, Step
+from towline.core.decide import Core
+from towline.core.step import Step
 from towline.model.events import (
     Fact,
     FindAttempt,

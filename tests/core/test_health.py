@@ -2,8 +2,9 @@
 its fault."""
 
 from builders import a_machine
-from towline.core.decide import Core, Step
+from towline.core.decide import Core
 from towline.core.health import ASIDE_S, AT_ONCE_S
+from towline.core.step import Step
 from towline.model.events import (
     Fact,
     MachineGone,

@@ -1,6 +1,7 @@
 """Jobs for clusters that queue themselves: handed over at once, queued until they run."""
 
-from towline.core.decide import Core, Step
+from towline.core.decide import Core
+from towline.core.step import Step
 from towline.model.events import (
     AttemptWaits,
     FindAttempt,

@@ -9,13 +9,14 @@ twice is starting once (the agent sees to that).
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from towline.core import jobs
 from towline.core.given_up import Given, GivenUp, counts_again
 from towline.core.health import Health, Verdict
 from towline.core.scheduler import Scheduler, Waiting
+from towline.core.step import Step
+from towline.core.subjects import job_in, number_in, singly
 from towline.model.events import (
     AttemptWaits,
     Conclude,
@@ -26,7 +27,6 @@ from towline.model.events import (
     MachineGone,
     MachineRemoved,
     MachineSeen,
-    Order,
     ProcessEnded,
     ProcessSilent,
     ProcessStarted,
@@ -39,30 +39,6 @@ from towline.model.events import (
 )
 from towline.model.job import SILENT, Attempt, Ending, Job, State
 from towline.model.request import Request
-
-
-class Step(Struct):
-    """What one turn of the loop decided."""
-
-    changed: dict[int, Job] = field(default_factory=dict)
-    #: Those of them that were submitted in this very step.
-    fresh: set[int] = field(default_factory=set)
-    #: (job, its state, sentence) for the history that `tow show` prints.
-    told: list[tuple[int, str, str]] = field(default_factory=list)
-    orders: list[Order] = field(default_factory=list)
-    #: Attempts that will be followed by another.
-    past: list[tuple[int, Attempt]] = field(default_factory=list)
-    #: When to ask again though nothing happens before.
-    wake_at: float | None = None
-    #: All that jobs printed that ended in this step, where it came with their ending.
-    said: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
-
-    def tell(self, job: Job, text: str) -> None:
-        self.told.append((job.id, job.state.value, text))
-
-    def remark(self, job: Job, text: str) -> None:
-        """A word that is not about the job, though it came of it."""
-        self.told.append((job.id, "remark", text))
 
 
 class Core:
@@ -100,13 +76,61 @@ class Core:
     def handle(self, facts: Sequence[Fact], now: float) -> Step:
         step = Step()
         for fact in facts:
-            self._handlers[type(fact)](fact, now, step)
-        self._judge(self.health.due(now))
-        self._place(now, step)
+            for one in singly(fact):
+                self._take(one, now, step)
+        try:
+            self._judge(self.health.due(now))
+            self._place(now, step)
+        except Exception as error:
+            step.failures.append(("placing jobs", error))
         step.wake_at = min(
             filter(None, (self.scheduler.wake_at(), self.health.wake_at())), default=None
         )
         return step
+
+    def _take(self, fact: Fact, now: float, step: Step) -> None:
+        """One fact that cannot be handled ends the job that it is about, and no other."""
+        try:
+            self._handlers[type(fact)](fact, now, step)
+        except Exception as error:
+            step.failures.append((repr(fact)[:500], error))
+            job = self._subject(fact, now)
+            if job is not None:
+                self._write_off(job, f"the Engine failed over it: {error!r}", now, step)
+
+    def _subject(self, fact: Fact, now: float) -> Job | None:
+        """The job that a fact is about."""
+        if isinstance(fact, Submitted):
+            return jobs.accepted(fact.id, fact.spec, now)
+        job = job_in(fact) or self.jobs.get(number_in(fact))
+        attempt = getattr(fact, "attempt", None)
+        return job if job is None or attempt is None else self._current(job.id, attempt)
+
+    def _write_off(self, job: Job, why: str, now: float, step: Step) -> None:
+        if job.attempt is not None:
+            step.orders += [StopAttempt(job), Conclude(job)]
+        lost = jobs.written_off(job, why, now)
+        if job.id not in self.jobs and job.attempt is None and job.submitted == now:
+            step.fresh.add(job.id)
+        self.drop(job.id, now)
+        step.changed[job.id] = lost
+        step.tell(lost, jobs.how_it_ended(lost))
+
+    def drop(self, job_id: int, now: float) -> None:
+        """Forget a job, whatever it is doing: nothing of it is decided here any more."""
+        self.scheduler.withdraw(job_id)
+        self.scheduler.release(job_id, now, None, False)
+        for known in (self.jobs, self._requests, self._started, self._since):
+            known.pop(job_id, None)
+
+    def take_back(self, step: Step, now: float) -> None:
+        """As if the jobs that were submitted in a step never had been: they cannot be written."""
+        for job_id in step.fresh:
+            self.drop(job_id, now)
+            step.changed.pop(job_id, None)
+        step.orders = [order for order in step.orders if order.job.id not in step.fresh]
+        step.told = [one for one in step.told if one[0] not in step.fresh]
+        step.fresh.clear()
 
     # --- what people ask ---------------------------------------------------------------------
 
@@ -220,7 +244,7 @@ class Core:
             self._since[job.id] = now
             job = jobs.running(job, fact.at)
             self._keep(job, step)
-            step.tell(job, f"running on {machines_of(job)}")
+            step.tell(job, f"running on {jobs.machines_of(job)}")
 
     def _process_silent(self, fact: ProcessSilent, now: float, step: Step) -> None:
         """Only where another attempt may be made is one given up; else it is waited for."""
@@ -297,7 +321,7 @@ class Core:
                 self._go_on_without(job, step)
         if job.state.final:
             self._forget(job, step)
-            step.tell(job, how_it_ended(job))
+            step.tell(job, jobs.how_it_ended(job))
         else:
             self._remember_attempt(job, step)
             self._enqueue(job, step)
@@ -319,7 +343,7 @@ class Core:
             self._go_on_without(job, step)
             step.orders.append(StartAttempt(job))
             if not job.spec.batch:  # of these there are very many
-                step.tell(job, f"starting on {machines_of(job)}")
+                step.tell(job, f"starting on {jobs.machines_of(job)}")
 
     def _go_on_without(self, job: Job, step: Step) -> None:
         """What was given up of it counts no more: it ends as soon as its machine can be told."""
@@ -373,13 +397,3 @@ class Core:
         self.jobs.pop(job.id, None)
         self._requests.pop(job.id, None)
         step.changed[job.id] = job
-
-
-def how_it_ended(job: Job) -> str:
-    said = job.reason and job.reason != job.state
-    return f"{job.state}: {job.reason}" if said else str(job.state)
-
-
-def machines_of(job: Job) -> str:
-    assert job.attempt is not None
-    return ", ".join(job.attempt.machines())

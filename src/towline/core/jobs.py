@@ -161,6 +161,16 @@ def retried(job: Job) -> Job:
     )
 
 
+def written_off(job: Job, why: str, now: float) -> Job:
+    """Nothing can be made of what was heard of it, or of what it has become."""
+    attempt = job.attempt and replace(job.attempt, endings={})
+    # An end that cannot be written down has not come to pass.
+    state = State.LOST if job.state.final else next_state(job.state, "lose")
+    return replace(
+        job, state=state, ended=now, exit_code=None, reason=why, results="", attempt=attempt
+    )
+
+
 def process_name(job: Job, rank: int) -> str:
     assert job.attempt is not None
     group, process, _ = parse_request(job.spec.request).processes()[rank]
@@ -239,3 +249,13 @@ def _final(
 def _has_results(spec: JobSpec, endings: dict[int, Ending]) -> bool:
     started = [ending for ending in endings.values() if ending.started]
     return any(spec.whole or e.made or e.out_size or e.err_size for e in started)
+
+
+def how_it_ended(job: Job) -> str:
+    said = job.reason and job.reason != job.state
+    return f"{job.state}: {job.reason}" if said else str(job.state)
+
+
+def machines_of(job: Job) -> str:
+    assert job.attempt is not None
+    return ", ".join(job.attempt.machines())

@@ -31,6 +31,8 @@ TRANSITIONS: dict[tuple[State, str], State] = {
     (S.STAGING, "stop"): S.STOPPED,
     (S.QUEUED, "place"): S.STARTING,
     (S.QUEUED, "stop"): S.STOPPED,
+    # Nothing can be made of what is known of it.
+    (S.QUEUED, "lose"): S.LOST,
     (S.STARTING, "run"): S.RUNNING,
     (S.STARTING, "stop"): S.STOPPING,
     (S.STARTING, "succeed"): S.DONE,

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import os
 from collections.abc import Iterable
 
@@ -15,13 +16,15 @@ from towline.backends.slurm.backend import Slurm
 from towline.config.paths import Paths
 from towline.config.settings import Config, MachineEntry, MachinesCluster, SlurmCluster
 from towline.config.targets import THIS, split_target
-from towline.errors import ConfigError
+from towline.errors import ConfigError, TowlineError
 from towline.hosts.base import Host
 from towline.hosts.local import LocalHost
 from towline.hosts.ssh import SshHost, real_target
 from towline.model.names import AD_HOC, AD_HOC_SLURM
 from towline.probes.machine import limits_of
 from towline.store.store import Store
+
+log = logging.getLogger("towline")
 
 #: Programs that are asked at the same time where ssh would go.
 _QUESTIONS_AT_ONCE = 8
@@ -56,10 +59,15 @@ class Clusters:
         for name, body in self.store.clusters().items():
             if name not in names:
                 continue
-            if body.startswith(b"{"):
-                self._join_slurm(name, msgspec.json.decode(body, type=SlurmCluster))
-            else:
-                self._join(name, *decoded(body))
+            try:
+                if body.startswith(b"{"):
+                    self._join_slurm(name, msgspec.json.decode(body, type=SlurmCluster))
+                else:
+                    self._join(name, *decoded(body))
+            except (msgspec.MsgspecError, ValueError, TowlineError):
+                # What is remembered of one must not keep the Engine from the others.
+                log.exception("the cluster %s, as it was remembered", name)
+                continue
             self._joined[name] = body
 
     def join_slurm(self, name: str, cluster: SlurmCluster) -> Driver:

@@ -55,7 +55,8 @@ class Desk:
         """Take up what an earlier Engine left."""
         unfinished = self.engine.store.unfinished()
         forwards = self.engine.store.forwards()
-        jobs = [*unfinished, *(self.engine.job(job) for _, job, _ in forwards)]
+        forwarded = (self.engine.store.job(number) for _, number, _ in forwards)
+        jobs = [*unfinished, *filter(None, forwarded)]
         batches = self.engine.store.batches.unfinished()
         clusters = {job.spec.cluster for job in jobs} | {batch.base.cluster for batch in batches}
         self.clusters.rejoin(clusters)

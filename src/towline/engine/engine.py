@@ -8,18 +8,21 @@ more facts share a transaction. Nothing else changes jobs.
 import asyncio
 import functools
 import itertools
+import logging
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from towline.backends.base import Backend
-from towline.core.decide import Core, Step
-from towline.errors import NotFound
+from towline.core.decide import Core
+from towline.core.step import Step
+from towline.engine.writing import Writer
+from towline.errors import CannotWrite, EngineError, NotFound
 from towline.model.events import (
     Conclude,
     Fact,
@@ -28,6 +31,7 @@ from towline.model.events import (
     GiveUpAsked,
     MachineSeen,
     Order,
+    ProcessEnded,
     Recovered,
     RetryAsked,
     StartAttempt,
@@ -36,14 +40,18 @@ from towline.model.events import (
     Submitted,
 )
 from towline.model.grammar import parse_request
-from towline.model.job import WANTED, Job, JobSpec, State
+from towline.model.job import WANTED, Ending, Job, JobSpec, State
 from towline.model.odd_text import keepable, original
 from towline.model.request import Request
 from towline.store.store import BroughtRow, Note, Store, Submission
 
+log = logging.getLogger("towline")
+
 T = TypeVar("T")
 #: Of the random part of each attempt's keys.
 _TOKEN_BYTES = 4
+#: A store that cannot be written is tried again so much later.
+_AGAIN_S = 1.0
 #: How remarks about results begin.
 KEPT, LEFT_OUT = "kept ", "left out "
 #: How it is told that a job's folder was removed from its machine.
@@ -55,6 +63,28 @@ def request_of(text: str) -> Request:
     return parse_request(text)
 
 
+class Asker(Struct):
+    """Someone who waits until what they asked for is written down."""
+
+    done: asyncio.Future[None]
+    facts: tuple[Fact, ...]
+    keys: tuple[Submission, ...] = ()
+
+
+def _answer(askers: Iterable[Asker], error: BaseException | None = None) -> None:
+    for asker in askers:
+        if asker.done.done():
+            continue
+        if error is None:
+            asker.done.set_result(None)
+        else:
+            asker.done.set_exception(error)
+
+
+def _same_machine(fact: Fact, seen: MachineSeen) -> bool:
+    return isinstance(fact, MachineSeen) and fact.machine.name == seen.machine.name
+
+
 class Engine:
     """Core, store and backend, held together by the loop."""
 
@@ -64,10 +94,11 @@ class Engine:
         self.clock = clock
         self.backend: Backend | None = None
         self._facts: list[Fact] = []
-        self._submissions: list[Submission] = []
-        self._waiting: list[asyncio.Future[None]] = []
+        self._askers: list[Asker] = []
+        #: Why nothing can be written now, and what was decided waits for it.
+        self.stuck: CannotWrite | None = None
         self._wake = asyncio.Event()
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._writer = Writer(store)
         self._watchers: dict[int, set[asyncio.Event]] = {}
         self._alarm: asyncio.TimerHandle | None = None
         #: Called with each job that has ended, once that is written down.
@@ -89,16 +120,21 @@ class Engine:
 
     def report(self, fact: Fact) -> None:
         """A backend learned something."""
+        if self.stuck and isinstance(fact, MachineSeen):
+            # It may be long until all are looked at: of each machine the last is enough.
+            self._facts = [old for old in self._facts if not _same_machine(old, fact)]
         self._facts.append(fact)
         self._wake.set()
 
-    async def tell(self, fact: Fact) -> None:
+    async def tell(self, *facts: Fact, key: tuple[Submission, ...] = ()) -> None:
         """Someone asked for something: returns once it is written down."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._facts.append(fact)
-        self._waiting.append(done)
+        if self.stuck is not None:
+            raise self.stuck
+        asker = Asker(asyncio.get_running_loop().create_future(), facts, key)
+        self._askers.append(asker)
+        self._facts += facts
         self._wake.set()
-        await done
+        await asker.done
 
     async def recover(self) -> None:
         """Take up every job that has not ended where an earlier Engine left it."""
@@ -106,42 +142,56 @@ class Engine:
         given_up = tuple(
             (job, attempt, request_of(job.spec.request)) for job, attempt in self.store.given_up()
         )
-        await self.tell(Recovered(jobs, given_up))
+        self._facts.append(Recovered(jobs, given_up))
+        await self.tell()
 
     async def run(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             facts, self._facts = self._facts, []
-            waiting, self._waiting = self._waiting, []
-            submissions, self._submissions = self._submissions, []
+            askers, self._askers = self._askers, []
             try:
-                await self._turn(facts, submissions)
+                await self._turn(facts, askers)
+            except Exception as error:
+                # It must go on for everybody else, whatever it is.
+                log.exception("a turn of the loop")
+                _answer(askers, error)
             except BaseException as error:
-                for done in waiting:
-                    if not done.done():
-                        done.set_exception(error)
+                _answer(askers, error)
                 raise
-            for done in waiting:
-                if not done.done():
-                    done.set_result(None)
+            _answer(askers)
 
-    async def _turn(self, facts: list[Fact], submissions: list[Submission]) -> None:
+    async def _turn(self, facts: list[Fact], askers: list["Asker"]) -> None:
         now = self.clock()
         step = self.core.handle(facts, now)
+        for what, error in step.failures:
+            log.error("%s", what, exc_info=error)
         self._set_alarm(step.wake_at, now)
-        if step.changed or step.told:
+        if step.changed or step.told or any(asker.keys for asker in askers):
             self.last_active = now
-            await self._write(step, now, submissions)
+            await self._write(step, now, askers)
         if any(type(fact) is not MachineSeen for fact in facts):
             self.last_active = now
         for order in step.orders:
-            self._perform(order)
+            self._surely(functools.partial(self._perform, order), order.job)
         for job in step.changed.values():
             if job.state.final:
-                self.on_end(job)
+                self._surely(functools.partial(self.on_end, job))
             self._wake_watchers(job.id)
-        self.on_changed(step.changed.values())
+        self._surely(lambda: self.on_changed(step.changed.values()))
+
+    def _surely(self, do: Callable[[], None], subject: Job | None = None) -> None:
+        """Do something that belongs to one job; if it fails, that job alone has the harm."""
+        try:
+            do()
+        except Exception as error:
+            log.exception("what follows from a turn")
+            if subject is None or subject.attempt is None:
+                return
+            ending = Ending(cause="lost", text=f"the Engine failed over it: {error!r}")
+            for rank in range(len(subject.attempt.placement)):
+                self.report(ProcessEnded(subject.id, subject.attempt.number, rank, ending))
 
     def _set_alarm(self, wake_at: float | None, now: float) -> None:
         """Take a turn then, though nothing happens before."""
@@ -156,21 +206,56 @@ class Engine:
         for watcher in self._watchers.get(job_id, ()):
             watcher.set()
 
-    async def _write(self, step: Step, now: float, submissions: list[Submission]) -> None:
-        def write() -> None:
-            brought = self._bring_home(step)
-            self.store.commit(
-                step.changed, step.fresh, step.told, now, step.past, submissions, brought
-            )
+    async def _write(self, step: Step, now: float, askers: list["Asker"]) -> None:
+        """Write what was decided, however long that takes; what was not accepted yet is refused
+        when it cannot be done at once."""
+        keys = [key for asker in askers for key in asker.keys]
+        brought: list[BroughtRow] = []
 
-        await self.in_turn(write)
+        def write() -> list[Job]:
+            brought.extend(self._bring_home(step))
+            return self._writer.commit(step, now, keys, brought)
+
+        while True:
+            try:
+                written_off = await self._writer.in_turn(write)
+                break
+            except CannotWrite as error:
+                log.error("%s", error.text)
+                self.stuck = error
+                self._refuse(step, now, askers, error)
+                keys.clear()
+                if not (step.changed or step.told):
+                    written_off = []
+                    break
+                await asyncio.sleep(_AGAIN_S)
+        self.stuck = None
+        for job in written_off:
+            self.core.drop(job.id, now)
+            orders = [o for o in step.orders if o.job.id == job.id and isinstance(o, StartAttempt)]
+            step.orders = [order for order in step.orders if order not in orders]
+
+    def _refuse(self, step: Step, now: float, askers: list["Asker"], error: CannotWrite) -> None:
+        """Nobody waits for a disk: who asked in this turn, or since, is told at once."""
+        self.core.take_back(step, now)
+        _answer(askers, error)
+        later = {id(fact) for asker in self._askers for fact in asker.facts}
+        self._facts = [fact for fact in self._facts if id(fact) not in later]
+        _answer(self._askers, error)
+        self._askers = []
 
     def _bring_home(self, step: Step) -> list[BroughtRow]:
         """What came with the endings; the rest is fetched later."""
         remembered: list[BroughtRow] = []
-        for job_id, said in step.said.items():
+        said_by, step.said = step.said, {}
+        for job_id, said in said_by.items():
             job = step.changed[job_id]
-            home = self.bring_home(job, said) if job.results == WANTED else None
+            home = None
+            if job.results == WANTED:
+                try:
+                    home = self.bring_home(job, said)
+                except Exception:
+                    log.exception("what job %d printed", job_id)  # it is fetched later
             if home is not None:
                 results, brought = home
                 remembered.append((job_id, brought))
@@ -181,7 +266,16 @@ class Engine:
 
     async def in_turn(self, write: Callable[[], T]) -> T:
         """Write something to the store, after what is being written."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, write)
+        return await self._writer.in_turn(write)
+
+    async def _patiently(self, write: Callable[[], T]) -> T:
+        """The same, as often as it takes: what is to be written did come to pass."""
+        while True:
+            try:
+                return await self.in_turn(write)
+            except CannotWrite as error:
+                log.error("%s", error.text)
+                await asyncio.sleep(_AGAIN_S)
 
     def _perform(self, order: Order) -> None:
         assert self.backend is not None
@@ -195,7 +289,7 @@ class Engine:
             self.backend.conclude(order.job)
 
     def close(self) -> None:
-        self._writer.shutdown()
+        self._writer.close()
         self.store.close()
 
     # --- what people ask ---------------------------------------------------------------------
@@ -204,21 +298,20 @@ class Engine:
         """Accept jobs; when this returns they are on disk, and so is the key they came under."""
         specs = list(specs)
         ids = list(self.store.new_ids(len(specs)))
-        if key and ids:
-            self._submissions.append((key, ids[0], len(ids)))
-        for job_id, spec in zip(ids, specs, strict=True):
-            self._facts.append(Submitted(job_id, spec, request_of(spec.request)))
-        await self.tell(StopAsked(()))
+        facts = [
+            Submitted(job_id, spec, request_of(spec.request))
+            for job_id, spec in zip(ids, specs, strict=True)
+        ]
+        await self.tell(*facts, key=((key, ids[0], len(ids)),) if key and ids else ())
         return ids
 
     async def stop(self, ids: Iterable[int], now: bool = False) -> None:
         ids = tuple(ids)
         outside = (self.store.job(job_id) for job_id in ids if job_id not in self.core.jobs)
         waiting = [job for job in outside if job is not None and job.state is State.QUEUED]
-        if waiting:
-            # Far back in a batch: the core does not know of it yet.
-            self._facts.append(Fed(tuple((job, request_of(job.spec.request)) for job in waiting)))
-        await self.tell(StopAsked(ids, now))
+        # Far back in a batch: the core does not know of it yet.
+        fed = Fed(tuple((job, request_of(job.spec.request)) for job in waiting))
+        await self.tell(fed, StopAsked(ids, now))
 
     async def give_up(self, job_id: int, silent: dict[int, str]) -> None:
         """Stop a job without waiting for processes whose machines do not answer."""
@@ -240,20 +333,20 @@ class Engine:
         told.append(("" if results[:1] in ("", "/", "\0") else loud, keepable(last)))
         self._notes.append((job.id, results, self.clock(), told, brought))
         # The first of many that wait for the store writes what all of them have to say.
-        await self.in_turn(self._write_notes)
+        await self._patiently(self._write_notes)
         self._wake_watchers(job.id)
         self.on_noted(job)
 
     async def note_brought(self, job_id: int, brought: bytes) -> None:
         """What was brought home of a job, be it that it goes on."""
-        await self.in_turn(lambda: self.store.remember_brought(job_id, brought))
+        await self._patiently(lambda: self.store.remember_brought(job_id, brought))
 
     def _write_notes(self) -> None:
-        notes = []
-        while self._notes:
-            notes.append(self._notes.popleft())
+        notes = list(self._notes)
         if notes:
             self.store.note_results(notes)
+        for _ in notes:
+            self._notes.popleft()
 
     def remarks(self, job_id: int) -> list[str]:
         """What was remarked when the results of a job came home last."""
@@ -264,6 +357,11 @@ class Engine:
 
     def job(self, job_id: int) -> Job:
         job = self.core.jobs.get(job_id) or self.store.job(job_id)
+        if job is None and job_id in self.store.unreadable:
+            raise EngineError(
+                f"the record of job {job_id} cannot be read: {self.store.unreadable[job_id]}",
+                hint="`tow engine log` shows more; the other jobs are not affected",
+            )
         if job is None:
             raise NotFound(f"there is no job {job_id}", hint="`tow status --all` lists them")
         return job

@@ -74,7 +74,8 @@ class Forwards:
     async def restore(self, remembered: list[tuple[int, int, int]]) -> None:
         """The same local ports as before, so that an open browser tab works again."""
         for local, job_id, port in remembered:
-            if self.engine.job(job_id).state.final:
+            job = self.engine.store.job(job_id)
+            if job is None or job.state.final:
                 self.engine.store.forget_forward(local)
                 continue
             try:

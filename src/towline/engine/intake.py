@@ -4,7 +4,7 @@ import asyncio
 import heapq
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from towline.engine.ask import JobAsk, checked_folder, cluster_of, snapshot_sett
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
 from towline.engine.kept import fetch_kept
+from towline.engine.keys import Keys
 from towline.errors import HostError, Impossible, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, JobSpec
@@ -60,6 +61,8 @@ class Intake:
         owner: str,
     ) -> None:
         self.engine = engine
+        #: Submissions under way.
+        self.keys = Keys()
         self.machines = machines
         self.clusters = clusters
         self.configuration = configuration
@@ -98,13 +101,13 @@ class Intake:
 
         A `key` makes it safe to ask again after a lost answer: the same key is the same jobs.
         """
-        known = self.engine.store.submission(key) if key else []
-        if known:
-            return [self.engine.job(job_id) for job_id in known]
-        group = self.group()
-        specs = [await group.accept(ask) for ask in asks]
-        ids = await self.engine.submit(specs, key)
-        return [self.engine.job(job_id) for job_id in ids]
+        async with self.keys.alone(key):
+            ids: Sequence[int] = self.engine.store.submission(key) if key else ()
+            if not ids:
+                group = self.group()
+                specs = [await group.accept(ask) for ask in asks]
+                ids = await self.engine.submit(specs, key)
+            return [self.engine.job(job_id) for job_id in ids]
 
     async def plan(self, ask: JobAsk) -> dict[str, Any]:
         """What would be sent, and where it would go; nothing is done."""

@@ -55,7 +55,9 @@ class Results:
     def resume(self) -> None:
         """What an earlier Engine did not finish."""
         for job_id in self.engine.store.results_wanted():
-            job = self.engine.job(job_id)
+            job = self.engine.store.job(job_id)
+            if job is None:
+                continue
             # Tidying must not keep the Engine from starting.
             with contextlib.suppress(OSError):
                 remove_parts(self._folder(job))

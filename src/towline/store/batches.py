@@ -1,5 +1,6 @@
 """Batches in the store: one row for what its jobs share, and a short row for each job."""
 
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -10,6 +11,8 @@ from towline.errors import NotFound
 from towline.model.batch import Batch, Counts, Line
 from towline.model.job import State
 from towline.store.rows import encode
+
+log = logging.getLogger("towline")
 
 _decode = msgspec.json.Decoder(Batch).decode
 
@@ -76,9 +79,8 @@ class BatchRows:
             self._write(batch)
             self._db.executemany(_INSERT, rows)
             if key:
-                self._db.execute(
-                    "INSERT INTO submissions VALUES (?,?,?)", (key, batch.first, batch.count)
-                )
+                row = (key, batch.first, batch.count)
+                self._db.execute("INSERT OR IGNORE INTO submissions VALUES (?,?,?)", row)
         self._known[batch.name] = batch
 
     def change(self, batch: Batch) -> None:
@@ -145,12 +147,22 @@ class BatchRows:
     def all(self) -> list[Batch]:
         """Every batch, the oldest first."""
         rows = self._reader.execute("SELECT name FROM batches ORDER BY first").fetchall()
-        return [self.named(name) for (name,) in rows]
+        return self._readable(name for (name,) in rows)
 
     def unfinished(self) -> list[Batch]:
         """Batches with a job that has not ended."""
         rows = self._reader.execute("SELECT DISTINCT batch FROM jobs WHERE ended IS NULL")
-        return [self.named(name) for (name,) in rows.fetchall() if name]
+        return self._readable(name for (name,) in rows.fetchall() if name)
+
+    def _readable(self, names: Iterable[str]) -> list[Batch]:
+        """Those whose rows are whole; one that is damaged does not hide the others."""
+        found = []
+        for name in names:
+            try:
+                found.append(self.named(name))
+            except (msgspec.MsgspecError, ValueError, NotFound):
+                log.exception("the record of the batch %s", name)
+        return found
 
     def counts(self, batch: Batch) -> Counts:
         rows = self._reader.execute(

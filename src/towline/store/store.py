@@ -5,12 +5,14 @@ Rows are the truth; the append-only `events` table explains them. Every commit r
 """
 
 import hashlib
+import logging
 import os
 import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -28,6 +30,8 @@ from towline.store.rows import (
     job_of,
     update_row,
 )
+
+log = logging.getLogger("towline")
 
 #: What the submitter called it, and the first and the number of its jobs.
 Submission = tuple[str, int, int]
@@ -56,6 +60,8 @@ class Store:
             )
         migrate(self._db)
         self._reader = _open(path)
+        #: Jobs whose rows turned out to be damaged, and how.
+        self.unreadable: dict[int, str] = {}
         #: What is remembered of batches.
         self.batches = BatchRows(self._db, self._reader, self.transaction)
         self.engine_id = self._meta("engine", lambda: secrets.token_hex(4))
@@ -106,7 +112,7 @@ class Store:
                     for job, attempt in past
                 ],
             )
-            self._db.executemany("INSERT INTO submissions VALUES (?,?,?)", submissions)
+            self._db.executemany("INSERT OR IGNORE INTO submissions VALUES (?,?,?)", submissions)
             self._db.executemany(_REMEMBER_BROUGHT, brought)
             self._db.executemany(
                 "INSERT INTO events (at, job, state, text) VALUES (?,?,?,?)",
@@ -211,8 +217,16 @@ class Store:
         rows = self._reader.execute(
             "SELECT job, body FROM attempts WHERE given_up ORDER BY job, number"
         ).fetchall()
-        found = [(self.job(job_id), decode_attempt(body)) for job_id, body in rows]
-        return [(job, attempt) for job, attempt in found if job is not None]
+        found = []
+        for job_id, body in rows:
+            try:
+                attempt = decode_attempt(body)
+            except (msgspec.MsgspecError, ValueError):
+                log.exception("an attempt of job %d", job_id)
+                continue
+            if (job := self.job(job_id)) is not None:
+                found.append((job, attempt))
+        return found
 
     def submission(self, key: str) -> range:
         """The jobs that were accepted under a key; none if it never arrived."""
@@ -310,7 +324,19 @@ class Store:
 
     def _jobs(self, clause: str, values: tuple[object, ...]) -> list[Job]:
         rows = self._reader.execute(f"SELECT {', '.join(FIELDS)} FROM jobs {clause}", values)
-        return [job_of(row, self.batches.named) for row in rows]
+        return [job for row in rows if (job := self._job_of(row)) is not None]
+
+    def _job_of(self, row: tuple[Any, ...]) -> Job | None:
+        """A job from its row; one that is damaged does not hide the others."""
+        try:
+            job = job_of(row, self.batches.named)
+        except Exception as error:
+            if row[0] not in self.unreadable:
+                log.error("the record of job %s", row[0], exc_info=error)
+            self.unreadable[row[0]] = f"{type(error).__name__}: {error}"
+            return None
+        self.unreadable.pop(job.id, None)
+        return job
 
 
 def _equal(**columns: str) -> tuple[str, tuple[str, ...]]:

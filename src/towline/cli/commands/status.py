@@ -80,12 +80,15 @@ def main(args: list[str]) -> int:
     found = _found(engine, options)
     if options.json:
         say_json(found)
-    elif not (found["jobs"] or found["batches"]):
+        return 0
+    if not (found["jobs"] or found["batches"]):
         say(_nothing(options))
     else:
         show_table(COLUMNS, rows(found, time.time()))
         if found["left_out"]:
             note(_more(found["left_out"], options))
+    for job in found.get("unreadable", ()):
+        note(f"the record of job {job} cannot be read; `tow show {job}` says why")
     return 0
 
 
@@ -170,9 +173,11 @@ def _found(engine: Engine, options: Namespace) -> Found:
     answer = engine.call("GET", target)
     batches = _batches(engine, options)
     found = {"jobs": answer["jobs"], "batches": batches, "left_out": answer.get("left_out", 0)}
-    if options.limit is None and options.all:
-        return found
-    return fewest(found, options.limit)
+    if options.limit is not None or not options.all:
+        found = fewest(found, options.limit)
+    if answer.get("unreadable"):
+        found["unreadable"] = answer["unreadable"]
+    return found
 
 
 def _named(engine: Engine, options: Namespace) -> Found:

@@ -30,8 +30,10 @@ class Again(msgspec.Struct):
 async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
     desk: Desk = request.app.state.desk
     ask = await body_as(request, BatchAsk)
-    wish = await accept_batch(desk.intake, ask)
-    batch = await desk.batches.submit(wish, idempotency_key(request))
+    key = idempotency_key(request)
+    async with desk.intake.keys.alone(key):
+        wish = await accept_batch(desk.intake, ask)
+        batch = await desk.batches.submit(wish, key)
     return answer({"batch": desk.batches.view(batch.name)})
 
 

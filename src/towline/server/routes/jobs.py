@@ -109,7 +109,13 @@ async def list_jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
         request.query_params.get("all") == "1",
     )
     found = listed(desk.engine.store, wanted, desk.engine.clock())
-    return answer({"jobs": [desk.seen(job) for job in found.jobs], "left_out": found.left_out})
+    return answer(
+        {
+            "jobs": [desk.seen(job) for job in found.jobs],
+            "left_out": found.left_out,
+            "unreadable": sorted(desk.engine.store.unreadable),
+        }
+    )
 
 
 @get("/v1/named")
