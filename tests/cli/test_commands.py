@@ -208,6 +208,24 @@ def test_a_machine_that_wants_a_password_is_told_when_its_cluster_is_added(
     assert "password" not in done.stderr
 
 
+def test_cluster_of_which_nothing_answers_is_not_added(tow: Tow, stub: Stub) -> None:
+    step = {"machine": "gpu9", "text": "there is no host of that name", "ok": False}
+    stub.on("POST /v1/clusters", stream({"step": step}, {"done": True, "added": False}))
+    done = tow("clusters", "add", "lab", "gpu9")
+    assert done.returncode == 1
+    assert "✗ gpu9: there is no host" in done.stdout and "added lab" not in done.stdout
+    assert "nothing was added" in done.stderr and "--offline" in done.stderr
+    assert tow("clusters", "add", "--json", "lab", "gpu9").returncode == 1
+    tow("clusters", "add", "--offline", "lab", "gpu9")
+    assert stub.asked_of("POST /v1/clusters")[-1].json["offline"] is True
+
+
+def test_default_cluster_is_chosen(tow: Tow, stub: Stub) -> None:
+    stub.on("POST /v1/clusters/default", answer({}))
+    assert "lab is meant where no -c is given" in tow("clusters", "default", "lab").stdout
+    assert stub.asked_of("POST /v1/clusters/default")[0].json == {"name": "lab"}
+
+
 def test_doctor_says_what_is_wrong_and_fails(tow: Tow, stub: Stub) -> None:
     place = {"cluster": "lab", "machine": "gpu1"}
     well = {**place, "name": "ssh", "ok": True, "text": "answers", "hint": ""}

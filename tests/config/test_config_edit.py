@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from towline.config.edit import add_cluster, remove_cluster
+from towline.config.edit import add_cluster, remove_cluster, set_default
 from towline.config.load import load_config
 from towline.config.settings import MachinesCluster, SlurmCluster
 from towline.errors import ConfigError, NotFound, UsageError
@@ -96,6 +96,7 @@ def test_file_behind_a_link_is_changed_and_keeps_its_mode(tmp_path: Path, file: 
         ("lab", [], "needs at least one machine"),
         ("lab", ["-oProxyCommand=x"], "cannot be a machine"),
         ("lab", ["y", "y"], "names y a second time"),
+        ("local", ["y"], "`local` is this machine"),
     ],
 )
 def test_wrong_cluster_changes_nothing(
@@ -121,3 +122,39 @@ def test_removing_what_is_not_there_or_is_the_default_is_refused(file: Path) -> 
     with pytest.raises(UsageError, match="a is the default cluster"):
         remove_cluster(str(file), "a")
     assert file.read_text() == BEFORE
+
+
+def test_cluster_whose_machine_is_called_like_another_one_changes_nothing(file: Path) -> None:
+    text = '[clusters.a]\nmachines = [{ ssh = "me@x", name = "gpu1" }]\n'
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="the machine name 'gpu1' stands for both me@x and gpu1"):
+        add_cluster(str(file), "lab", MachinesCluster(["gpu1"]))
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[clusters.lab]\nmachines = ["x"]\n',
+        '# mine\n\n[clusters.lab] # this one\nmachines = ["x"]\n',
+        'default_cluster = "local" # here\n[clusters.lab]\nmachines = ["x"]\n',
+        '[clusters]\nlab = { machines = ["x"] }\n',
+    ],
+)
+def test_default_cluster_is_chosen_and_the_rest_of_the_file_kept(file: Path, text: str) -> None:
+    file.write_text(text)
+    set_default(str(file), "lab")
+    assert load_config(str(file)).default_cluster == "lab"
+    for line in text.splitlines():
+        assert line.replace('"local"', '"lab"') in file.read_text().splitlines()
+    set_default(str(file), "local")
+    assert load_config(str(file)).default_cluster == "local"
+    before = file.read_text()
+    with pytest.raises(NotFound, match="there is no cluster moon"):
+        set_default(str(file), "moon")
+    assert file.read_text() == before
+
+
+def test_default_cluster_of_no_file_is_written_into_a_new_one(file: Path) -> None:
+    set_default(str(file), "local")
+    assert load_config(str(file)).default_cluster == "local"

@@ -62,6 +62,8 @@ CANNOT_BE = [
     (["doctor", "-c", "nowhere"], "there is no cluster 'nowhere'"),
     (["clusters", "add", "lab", "-oProxyCommand=evil"], ""),
     (["clusters", "add", "lab", "host:notaport"], "notaport"),
+    (["clusters", "add", "local", "this"], "`local` is this machine"),
+    (["clusters", "default", "nowhere"], "there is no cluster nowhere"),
     (["clusters", "remove", "nowhere"], "nowhere"),
     (["login", "nowhere"], "nowhere"),
     (["forward", "1", "99999999"], ""),
@@ -114,6 +116,44 @@ def test_unknown_setting_lists_the_valid_ones(tow: Tow) -> None:
 def test_project_file_with_a_cluster_that_is_not_there(tow: Tow) -> None:
     (tow.folder / "towline.toml").write_text('default_cluster = "moon"\n')
     assert "moon" in complaint(tow("run", "true"), 2)
+
+
+# Clusters that cannot be added
+
+
+@real
+def test_cluster_that_cannot_be_reached_is_not_added_and_the_corrected_line_works(
+    tow: Tow, hosts: Hosts
+) -> None:
+    hosts.kill("h2")
+    for machines in (["no-such-host.invalid"], ["h1", "no-such-host.invalid"], ["h2"]):
+        done = tow("clusters", "add", "lab", *machines)
+        assert (done.returncode, "nothing was added" in done.stderr) == (1, True), done.stdout
+        assert "✗ " in done.stdout
+        assert not (tow.home / "config.toml").exists()
+    for machine in ("no-such-host.invalid", "h2"):
+        assert tow("clusters", "add", "lab", "--slurm", machine).returncode == 1
+    assert [one["name"] for one in tow.json("clusters")["clusters"]] == ["local"]
+    assert [one["name"] for one in tow.json("machines")["machines"]] == ["this"]
+    # One of several is away, which happens.
+    done = tow("clusters", "add", "lab", "h1", "h2")
+    assert done.returncode == 0 and "added lab" in done.stdout
+    assert tow("run", "-c", "lab", "hostname").stdout == "h1\n"
+    done = tow("clusters", "add", "--offline", "later", "no-such-host.invalid")
+    assert done.returncode == 0 and "no machine of it answers yet" in done.stdout
+
+
+@real
+def test_cluster_that_can_is_named_and_can_be_made_the_one_that_is_meant(
+    tow: Tow, hosts: Hosts
+) -> None:
+    hosts.set_gpus("h1", [{"name": "NVIDIA GeForce GTX 1070", "memory_total": 8192}])
+    configure(tow, "h1", more="[clusters.plain]\nmachines = ['h2']\n")
+    said = complaint(tow("run", "--gpus", "1", "true"), 2)
+    assert "no machine of local can ever take it" in said and "lab can: -c lab" in said
+    assert "tow machines" in complaint(tow("run", "--gpus", "50", "true"), 2)
+    assert tow("clusters", "default", "lab").returncode == 0
+    assert tow("run", "--gpus", "1", "hostname").stdout == "h1\n"
 
 
 # Machines that cannot be used

@@ -125,14 +125,19 @@ class Machines(Insight):
 
     def _leave(self, cluster: str, name: str) -> None:
         self.members[name].clusters.discard(cluster)
-        if self.members[name].clusters or self.drivers[name].wanted:
+        if not self.forget(name):
             self._announce(name)
-            return
+
+    def forget(self, name: str) -> bool:
+        """Let go of a machine, unless a cluster or a job needs it."""
+        if name not in self.drivers or self.members[name].clusters or self.drivers[name].wanted:
+            return False
         driver = self.drivers.pop(name)
         del self.members[name]
         self.seen.pop(name, None)
         self.report(MachineRemoved(name))
         self._tasks.spawn(driver.close(), lambda error: None)
+        return True
 
     async def close(self) -> None:
         await asyncio.gather(*(driver.close() for driver in self.drivers.values()))

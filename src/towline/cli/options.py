@@ -29,6 +29,9 @@ class _HelpText(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """The options of one command, with examples below its help."""
 
+    #: True where words may be left out, which argparse else decides at the first option.
+    mixed = False
+
     def __init__(self, name: str, usage: str, about: str, examples: str) -> None:
         super().__init__(
             prog=f"tow {name}",
@@ -49,7 +52,9 @@ class Parser(argparse.ArgumentParser):
         if "-h" in args or "--help" in args:
             say(self.format_help().rstrip())
             sys.exit(0)
-        options, unknown = self.parse_known_args(args)
+        # Options may stand anywhere, also between the words.
+        known = self.parse_known_intermixed_args if self.mixed else self.parse_known_args
+        options, unknown = known(args)
         if unknown:
             self.refuse(unknown, [*args[args.index(unknown[0]) + 1 :], *behind])
         return options

@@ -11,6 +11,7 @@ from msgspec.structs import FieldInfo, fields
 from tomlkit.exceptions import TOMLKitError
 
 from towline.config.check import NAME, check_text, read_file
+from towline.config.load import check_config
 from towline.config.settings import MachinesCluster, SlurmCluster
 from towline.config.targets import split_target
 from towline.errors import ConfigError, NotFound, UsageError
@@ -18,6 +19,16 @@ from towline.errors import ConfigError, NotFound, UsageError
 
 def add_cluster(file: str, name: str, cluster: MachinesCluster | SlurmCluster) -> None:
     """Write a new cluster into the file, which is made if there is none."""
+    _save(file, text_with_cluster(file, name, cluster))
+
+
+def text_with_cluster(file: str, name: str, cluster: MachinesCluster | SlurmCluster) -> str:
+    """What the file would say with a new cluster; refuses what could not be used."""
+    if name == "local":
+        raise UsageError(
+            "`local` is this machine",
+            f"Choose another name. What jobs may use of it: [clusters.local] in {file}",
+        )
     if not NAME.match(name):
         raise UsageError(
             f"{name!r} cannot be the name of a cluster", "Use letters, digits, `-`, `_` and `.`."
@@ -30,7 +41,25 @@ def add_cluster(file: str, name: str, cluster: MachinesCluster | SlurmCluster) -
             f"there is a cluster {name} already in {file}",
             f"Edit it there, or `tow clusters remove {name}` first.",
         )
-    _save(file, _with_cluster(text, name, _said(cluster)))
+    text = _with_cluster(text, name, _said(cluster))
+    check_config(check_text(text, file), file)
+    return text
+
+
+def set_default(file: str, name: str) -> None:
+    """Make a cluster the one that is meant where none is named."""
+    document = tomlkit.parse(_read(file))
+    clusters = ["local", *document.get("clusters", {})]
+    if name not in clusters:
+        known = ", ".join(dict.fromkeys(clusters))
+        raise NotFound(f"there is no cluster {name} in {file}", f"Clusters: {known}")
+    if "default_cluster" in document or not document:
+        document["default_cluster"] = name
+        text = tomlkit.dumps(document)
+    else:
+        # Behind a table it would be a setting of that table.
+        text = tomlkit.dumps({"default_cluster": name}) + "\n" + tomlkit.dumps(document)
+    _save(file, text)
 
 
 def _check_targets(name: str, cluster: MachinesCluster | SlurmCluster) -> None:
@@ -78,7 +107,7 @@ def remove_cluster(file: str, name: str) -> None:
         raise NotFound(f"there is no cluster {name} in {file}", f"Clusters there: {known}")
     if document.get("default_cluster") == name:
         raise UsageError(
-            f"{name} is the default cluster", f"Change `default_cluster` in {file} first."
+            f"{name} is the default cluster", "Choose another first: tow clusters default NAME"
         )
     del clusters[name]
     _save(file, tomlkit.dumps(document))

@@ -111,6 +111,14 @@ def _merge(below: Raw, above: Raw) -> Raw:
     return merged
 
 
+def check_config(raw: Raw, file: str) -> None:
+    """Whether what one file says fits together."""
+    clusters = msgspec.to_builtins(local_only()) | raw.get("clusters", {})
+    config = msgspec.convert({**raw, "clusters": clusters}, Config)
+    _check_default(config, file)
+    _check_machines(config, file)
+
+
 def _check_default(config: Config, file: str) -> None:
     if config.default_cluster not in config.clusters:
         raise ConfigError(

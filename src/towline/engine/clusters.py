@@ -192,6 +192,12 @@ class Clusters:
         self.machines.leave(name)
         self.store.forget_cluster(name)
 
+    def give_up(self, name: str) -> None:
+        """Forget a cluster that was just tried and has no jobs."""
+        self.leave(name)
+        self.slurm.leave(name)
+        self.machines.forget(name)
+
     def knows(self, name: str) -> bool:
         return name in self._joined
 

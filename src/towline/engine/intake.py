@@ -15,6 +15,7 @@ from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.config.load import Configuration
 from towline.config.settings import (
+    Cluster,
     Config,
     MachineEntry,
     MachinesCluster,
@@ -29,6 +30,7 @@ from towline.engine.kept import fetch_kept
 from towline.engine.keys import Keys
 from towline.errors import HostError, Impossible, UsageError
 from towline.hosts.ssh import needs_person
+from towline.model.events import StopAsked
 from towline.model.job import Job, JobSpec
 from towline.model.odd_text import keepable
 from towline.snapshot.branch import Recorded, record
@@ -38,6 +40,8 @@ from towline.snapshot.take import HashCache, Snapshot, take_snapshot
 
 #: How long a submission waits for machines that were never met before.
 _FIRST_MEETING_S = 20.0
+#: How long one waits for other clusters, to say whether they could do what this one cannot.
+_LOOK_ELSEWHERE_S = 5.0
 _LARGEST = 10
 #: Files over this are named before they travel: often nobody meant to send them.
 _LARGE = 50 * 1024 * 1024
@@ -89,12 +93,15 @@ class Intake:
         """Make sure a cluster's machines are (being) connected."""
         config = self.config(cwd, name)
         name, cluster = cluster_of(name, config)
+        return name, self.join_as(name, cluster, config)
+
+    def join_as(self, name: str, cluster: Cluster, config: Config) -> list[Driver]:
         if isinstance(cluster, SlurmCluster):
-            return name, [self.clusters.join_slurm(name, cluster)]
+            return [self.clusters.join_slurm(name, cluster)]
         if not isinstance(cluster, MachinesCluster):
-            return name, []
+            return []
         self.clusters.join(name, cluster, config)
-        return name, [self.machines.drivers[entry.label] for entry in cluster.entries()]
+        return [self.machines.drivers[entry.label] for entry in cluster.entries()]
 
     async def submit(self, asks: Iterable[JobAsk], key: str = "") -> list[Job]:
         """Accept jobs; when this returns they are on disk.
@@ -143,8 +150,33 @@ class Intake:
         scheduler = self.engine.core.scheduler
         problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
         if problem and all(driver.name in self.machines.seen for driver in drivers):
-            raise Impossible(problem, hint=f"tow machines -c {spec.cluster} shows what there is")
+            could = await self._who_could(spec, cwd)
+            hint = f"tow machines -c {spec.cluster} shows what there is"
+            raise Impossible(
+                problem, f"{' and '.join(could)} can: -c {could[0]}" if could else hint
+            )
         return ""
+
+    async def _who_could(self, spec: JobSpec, cwd: str) -> list[str]:
+        """The other clusters of machines that can take a job, as far as they answer soon."""
+        config = self.config(cwd)
+        clusters = {
+            name: self.join_as(name, cluster, config)
+            for name, cluster in config.clusters.items()
+            if name != spec.cluster and isinstance(cluster, MachinesCluster)
+        }
+        silent = [d for drivers in clusters.values() for d in drivers if not (d.link or d.error)]
+        tries = [driver.reach(_LOOK_ELSEWHERE_S, patient=False) for driver in silent]
+        await asyncio.gather(*tries, return_exceptions=True)
+        # What they said is among the facts that this waits for.
+        await self.engine.tell(StopAsked(()))
+        request, scheduler = request_of(spec.request), self.engine.core.scheduler
+        return [
+            name
+            for name, drivers in clusters.items()
+            if any(driver.name in self.machines.seen for driver in drivers)
+            and not scheduler.impossible(name, request, spec.owner)
+        ]
 
     async def _meet(self, drivers: list[Driver]) -> None:
         """Wait for machines never met before; if none can be used, say why instead of waiting."""

@@ -49,6 +49,10 @@ class Slurm:
             )
         return self.queues[cluster]
 
+    def leave(self, cluster: str) -> None:
+        if queue := self.queues.pop(cluster, None):
+            queue.close()
+
     def _is_wanted(self, key: str) -> bool:
         return any(key in queue.wanted for queue in self.queues.values())
 

@@ -10,7 +10,7 @@ from towline.cli.machine_table import show_machines
 from towline.cli.options import Parser, sbatch_options
 from towline.cli.steps import mark
 from towline.cli.table import show_table
-from towline.cli.terminal import printable, say, say_json
+from towline.cli.terminal import printable, say, say_json, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ tow clusters
 tow clusters add lab gpu1 me@10.0.0.5:2222
 tow clusters add lab gpu1 --setup 'source env/bin/activate'
 tow clusters add cedar --slurm me@cedar.example.org -o account=def-x
+tow clusters default lab
 tow clusters remove lab
 """
 
@@ -29,14 +30,20 @@ tow clusters remove lab
 def parser() -> Parser:
     parser = Parser(
         "clusters",
-        "[list | add NAME MACHINE... | remove NAME] [options]",
-        "List, add and remove clusters. A machine is a name from ~/.ssh/config, user@host:port,\n"
-        "or `this` machine; adding a cluster looks at each and shows what it found. A Slurm is\n"
-        "added by its access node: tow clusters add NAME --slurm MACHINE.",
+        "[list | add NAME MACHINE... | default NAME | remove NAME] [options]",
+        "List, add and remove clusters, or choose the one that is meant without -c. A machine is\n"
+        "a name from ~/.ssh/config, user@host:port, or `this` machine; adding a cluster looks at\n"
+        "each and shows what it found. A Slurm is added by its access node: tow clusters add NAME\n"
+        "--slurm MACHINE.",
         EXAMPLES,
     )
+    parser.mixed = True
     parser.add_argument(
-        "action", nargs="?", default="list", choices=["list", "add", "remove"], help="what to do"
+        "action",
+        nargs="?",
+        default="list",
+        choices=["list", "add", "default", "remove"],
+        help="what to do",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="the cluster's name")
     parser.add_argument("machines", nargs="*", metavar="MACHINE", help="its machines")
@@ -44,6 +51,7 @@ def parser() -> Parser:
     parser.add_sbatch_option("Slurm: an option of sbatch for all its jobs; may be repeated")
     parser.add_argument("--setup", metavar="TEXT", help="shell text to run before each of its jobs")
     parser.add_argument("--folder", metavar="PATH", help="where its jobs live (~/.towline)")
+    parser.add_argument("--offline", action="store_true", help="add it though nothing answers now")
     parser.add_json()
     return parser
 
@@ -58,10 +66,10 @@ def main(args: list[str]) -> int:
         return _list(engine, options.json)
     if not options.name:
         asking.error(f"which cluster? tow clusters {options.action} NAME")
-    if options.action == "remove":
+    if options.action in ("remove", "default"):
         if options.machines:
-            asking.error("`remove` takes one cluster at a time")
-        return _remove(engine, options)
+            asking.error(f"`{options.action}` takes one cluster at a time")
+        return _remove(engine, options) if options.action == "remove" else _default(engine, options)
     if options.option and not options.slurm:
         asking.error("-o gives options of sbatch, so it goes with --slurm")
     if options.slurm and options.machines:
@@ -90,24 +98,24 @@ def _list(engine: Engine, json: bool) -> int:
 
 
 def _add(engine: Engine, options: Namespace) -> int:
-    body: dict[str, Any] = {"name": options.name, "machines": options.machines}
-    chosen = {name: getattr(options, name) for name in ("slurm", "setup", "folder")}
-    body.update({name: value for name, value in chosen.items() if value is not None})
-    if options.option:
-        body["options"] = sbatch_options(options)
     logins = []
     machines: list[dict[str, Any]] = []
-    for header, _ in engine.frames("POST", "/v1/clusters", body):
+    added = True
+    for header, _ in engine.frames("POST", "/v1/clusters", _new_cluster(options)):
         step = header.get("step") or {}
         machines = header.get("machines") or machines
+        added = header.get("added", added)
         if step.get("login"):
             logins.append(step["login"])
         if options.json:
             say_json(header)
         elif step:
             _say_step(step)
-    if options.json:
-        return 0
+    if not added and not options.json:
+        tell("tow: nothing was added")
+        tell("  mend that and try again; or keep it for later: --offline")
+    if options.json or not added:
+        return 0 if added else 1
     if logins and log_in(engine, logins):
         target = with_query("/v1/machines", cwd=this_folder(), cluster=options.name)
         machines = engine.call("GET", target)["machines"]
@@ -118,6 +126,17 @@ def _add(engine: Engine, options: Namespace) -> int:
     else:
         say(f"added {options.name}, but no machine of it answers yet: tow doctor -c {options.name}")
     return 0
+
+
+def _new_cluster(options: Namespace) -> dict[str, Any]:
+    body: dict[str, Any] = {"name": options.name, "machines": options.machines}
+    chosen = {name: getattr(options, name) for name in ("slurm", "setup", "folder")}
+    body.update({name: value for name, value in chosen.items() if value is not None})
+    if options.option:
+        body["options"] = sbatch_options(options)
+    if options.offline:
+        body["offline"] = True
+    return body
 
 
 def _say_step(step: dict[str, Any]) -> None:
@@ -133,4 +152,13 @@ def _remove(engine: Engine, options: Namespace) -> int:
         say_json(answer)
     else:
         say(f"removed {options.name}")
+    return 0
+
+
+def _default(engine: Engine, options: Namespace) -> int:
+    answer = engine.call("POST", "/v1/clusters/default", {"name": options.name}, repeat=True)
+    if options.json:
+        say_json(answer)
+    else:
+        say(f"{options.name} is meant where no -c is given: tow run COMMAND")
     return 0

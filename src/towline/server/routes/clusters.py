@@ -1,20 +1,21 @@
 """Clusters and machines: list, add, remove, examine, log in."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.response import Stream
 
+from towline.backends.driver import Driver
 from towline.backends.slurm.options import option_names
-from towline.config.edit import add_cluster, remove_cluster
+from towline.config.edit import add_cluster, remove_cluster, set_default, text_with_cluster
 from towline.config.settings import MachinesCluster, SlurmCluster
 from towline.engine.ask import checked_folder
 from towline.engine.desk import Desk, login_of
 from towline.engine.doctor import examine, examine_slurm
 from towline.engine.follow import Frame
-from towline.errors import HostError, TowlineError, UsageError
+from towline.errors import HostError, NoNetwork, TowlineError, Unreachable, UsageError
 from towline.server.wire import answer, body_as, frames
 
 
@@ -27,6 +28,8 @@ class NewCluster(msgspec.Struct, forbid_unknown_fields=True):
     options: dict[str, str] = {}
     setup: str = ""
     folder: str = SlurmCluster().folder
+    #: Keep it though no machine answers.
+    offline: bool = False
     cwd: str = "/"
 
     def settings(self) -> MachinesCluster | SlurmCluster:
@@ -46,6 +49,10 @@ class SlurmAsk(msgspec.Struct, forbid_unknown_fields=True):
     folder: str = SlurmCluster().folder
 
 
+class Named(msgspec.Struct):
+    name: str
+
+
 class Redial(msgspec.Struct):
     machines: list[str]
 
@@ -61,31 +68,65 @@ async def list_clusters(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 @post("/v1/clusters", status_code=200)
 async def add(request: Request[Any, Any, Any]) -> Stream:
-    """Write a cluster into the user's configuration, meet its machines, show what was found."""
+    """Meet the machines of a new cluster, show what was found, and write it into the user's
+    configuration unless nothing answers."""
     desk: Desk = request.app.state.desk
     new = await body_as(request, NewCluster)
-    add_cluster(desk.paths.config_file, new.name, new.settings())
+    settings = new.settings()
+    text_with_cluster(desk.paths.config_file, new.name, settings)
 
     async def stream() -> AsyncIterator[Frame]:
-        _, drivers = desk.intake.join(None, new.name)
-        for driver in drivers:
-            try:
-                link = await driver.reach(20.0, patient=False)
-                text = f"connected (python {link.hello['python']})"
-                step: dict[str, Any] = {"machine": driver.name, "text": text, "ok": True}
-            except HostError as error:
-                text = error.text.removeprefix(f"{driver.name}: ")
-                step = {"machine": driver.name, "text": text, "hint": error.hint, "ok": False}
-                if login := login_of(driver):
-                    step["login"] = login
-            yield {"step": step}, b""
-            if new.slurm and step["ok"]:
-                async for seen in examine_slurm(desk, new.name):
-                    yield {"step": seen}, b""
-        yield {"machines": await desk.whats_free.behind(drivers)}, b""
-        yield {"done": True}, b""
+        added = False
+        try:
+            drivers = desk.intake.join_as(new.name, settings, desk.intake.config(None))
+            errors: list[HostError | None] = []
+            for driver in drivers:
+                step, error = await _met(driver)
+                errors.append(error)
+                yield {"step": step}, b""
+                if new.slurm and error is None:
+                    async for seen in examine_slurm(desk, new.name):
+                        yield {"step": seen}, b""
+            if new.offline or could_work(errors):
+                add_cluster(desk.paths.config_file, new.name, settings)
+                added = True
+                yield {"machines": await desk.whats_free.behind(drivers)}, b""
+            yield {"done": True, "added": added}, b""
+        finally:
+            if not added:
+                desk.clusters.give_up(new.name)
 
     return frames(stream())
+
+
+async def _met(driver: Driver) -> tuple[dict[str, Any], HostError | None]:
+    """One machine of a new cluster: what is told of it, and why it cannot be used."""
+    try:
+        link = await driver.reach(20.0, patient=False)
+    except HostError as error:
+        text = error.text.removeprefix(f"{driver.name}: ")
+        step = {"machine": driver.name, "text": text, "hint": error.hint, "ok": False}
+        if login := login_of(driver):
+            step["login"] = login
+        return step, error
+    text = f"connected (python {link.hello['python']})"
+    return {"machine": driver.name, "text": text, "ok": True}, None
+
+
+def could_work(errors: Iterable[HostError | None]) -> bool:
+    """Whether a new cluster is worth keeping: every name exists, and some machine answered."""
+    found = list(errors)
+    if any(isinstance(error, NoNetwork) for error in found):
+        return False
+    return any(not isinstance(error, Unreachable) for error in found)
+
+
+@post("/v1/clusters/default", status_code=200)
+async def default(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Make a cluster of the user's configuration the one that is meant where none is named."""
+    desk: Desk = request.app.state.desk
+    set_default(desk.paths.config_file, (await body_as(request, Named)).name)
+    return answer({})
 
 
 @post("/v1/clusters/slurm", status_code=200)
@@ -148,4 +189,4 @@ async def doctor(request: Request[Any, Any, Any]) -> Stream:
     return frames(stream())
 
 
-ROUTES = [list_clusters, add, ad_hoc_slurm, remove, list_machines, login, redial, doctor]
+ROUTES = [list_clusters, add, default, ad_hoc_slurm, remove, list_machines, login, redial, doctor]
