@@ -21,7 +21,7 @@ class Job:
     """One job that has not ended, as far as this agent knows."""
 
     __slots__ = (
-        "held", "key", "pid", "raw", "released", "started", "stopping", "tries", "trouble",
+        "held", "host", "key", "pid", "raw", "released", "started", "stopping", "tries", "trouble",
         "worker",
     )  # fmt: skip
 
@@ -30,6 +30,8 @@ class Job:
         self.raw = raw
         self.worker = None
         self.held = False
+        #: The machine that it is on, if it is not this one.
+        self.host = ""
         #: Told to go before it was ready to.
         self.released = False
         self.pid = 0
@@ -41,6 +43,8 @@ class Job:
         self.started = 0.0
 
     def state(self):
+        if self.host:
+            return {"state": "elsewhere", "host": self.host}
         if self.held:
             return {"state": "held"}
         state: "dict[str, Any]" = {"state": "running"}
@@ -110,7 +114,7 @@ class Jobs:
         if job is not None:
             if job.held:
                 self.held.append(key)
-            elif job.started:
+            elif job.started and not job.host:
                 self.started.append([key, job.pid, job.started])
             return
         job = Job(key, raw)
@@ -190,7 +194,7 @@ class Jobs:
             self.take_over(job, seen)
             if job.held:
                 self.is_held(job)
-            elif job.started:
+            elif job.started and not job.host:
                 self.started.append([job.key, job.pid, job.started])
 
     def try_again(self, job):
@@ -209,7 +213,8 @@ class Jobs:
         self.dispatch_later(0.02)
 
     def take_over(self, job, seen):
-        job.held, job.pid, job.started = seen.state == "held", seen.pid, seen.started
+        job.held, job.started, job.host = seen.state == "held", seen.started, seen.host
+        job.pid = 0 if seen.host else seen.pid
         self.jobs[job.key] = job
         self.strays.watch(job, seen)
         if job.stopping is not None:  # whoever has it now did not hear of it
@@ -305,7 +310,7 @@ class Jobs:
         if job is not None:
             return job.state()
         seen = look(self.home, key)
-        if seen.state in ("held", "running") and not seen.elsewhere:
+        if seen.state in ("held", "running", "elsewhere") and not seen.handed:
             self.take_over(Job(key), seen)
         return seen.as_reply()
 

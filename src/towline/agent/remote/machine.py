@@ -4,12 +4,15 @@ import ctypes
 import os
 import socket
 import sys
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 MOST_REUSED = 16 << 20
+MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+IDENTITY: "dict[str, Any]" = {}
 
 
 def prctl(option, value):
@@ -56,6 +59,28 @@ def boot_id():
     return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
+def identity():
+    """What tells this machine, as it runs now, from every other; what is not known is empty."""
+    if not IDENTITY:
+        IDENTITY.update(host=os.uname().nodename, boot=boot_id(), pidns=0)
+        ids = [read_text(path).strip() for path in MACHINE_IDS]
+        IDENTITY["machine"] = next(filter(None, ids), "")
+        try:
+            IDENTITY["pidns"] = os.stat("/proc/self/ns/pid").st_ino
+        except OSError:
+            pass
+    return IDENTITY
+
+
+def is_another(there):
+    """Whether an identity is certainly another machine's: one that restarted is still the same."""
+    here = identity()
+    if not isinstance(there, dict) or all(there.get(n) == here[n] for n in ("boot", "pidns")):
+        return False
+    ids = there.get("machine"), here["machine"]
+    return there.get("host") != here["host"] or (all(ids) and ids[0] != ids[1])
+
+
 def usable_cpus():
     try:
         return len(os.sched_getaffinity(0))
@@ -95,6 +120,7 @@ def describe():
         "python": "%d.%d.%d" % sys.version_info[:3],
         "hostname": socket.gethostname(),
         "boot": boot_id(),
+        "identity": identity(),
         "user": user_name(),
         "home": to_text(home_folder()),
         "address": own_address(),

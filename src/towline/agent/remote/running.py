@@ -10,7 +10,8 @@ from .services import Services
 
 #: The end of a very short job and its start are told in one message.
 TELL_START_AFTER_S = 0.02
-LOOK_EVERY_S = 10.0
+#: Often enough for a stop that comes from another machine.
+LOOK_EVERY_S = 5.0
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -28,6 +29,7 @@ class Run:
         self.takedown = None
         self.result: "tuple[int, Any] | None" = None
         self.told = False
+        self.looks = 0
         self.memory_was_short = False
 
     def to_the_end(self):
@@ -58,7 +60,7 @@ class Run:
         # Programs that trust these would otherwise work in the submitter's folder.
         environ[b"PWD"] = os.fsencode(folder)
         environ.pop(b"OLDPWD", None)
-        self.note(supervisor=os.getpid(), boot=boss.boot, spawning=time.time())
+        self.note(spawning=time.time(), **boss.who_we_are())
         self.pid = process.start(argv, environ, boss.null, self.out, self.err)
         self.started = time.time()
         self.services = Services(self, environ)
@@ -119,6 +121,10 @@ class Run:
         self.boss.grant.show()
 
     def look_around(self):
+        self.boss.look_for_stop()
+        self.looks += 1
+        if self.looks % 2:
+            return
         try:
             self.boss.grant.touch()
         except OSError:

@@ -8,16 +8,19 @@ from . import descendants, endings, machine, record
 
 #: So long a command may take from the call that starts it until it bears the job's mark.
 BEING_BORN_S = 2.0
-#: In the folder of a job that runs on another machine, where its locks and numbers count.
+#: With the record of a job that another queue runs, on whichever machine it likes.
 ELSEWHERE = "/elsewhere"
 
 
 class Seen:
-    """`state` is unknown, held, running or ended; a running one may be without a supervisor."""
+    """`state` is unknown, held, running, ended, or elsewhere: on another machine that has the same
+    home, where alone it can be judged. A running one may be without a supervisor."""
 
-    def __init__(self, state, ending=None, life=None, supervised=False, elsewhere=False):
+    def __init__(self, state, ending=None, life=None, supervised=False, handed=False, host=""):
         self.state = state
-        self.elsewhere = elsewhere
+        #: Another queue runs it.
+        self.handed = handed
+        self.host = host
         self.ending = ending
         self.supervised = supervised
         life = life or {}
@@ -27,6 +30,8 @@ class Seen:
 
     def as_reply(self):
         reply = {"state": self.state}
+        if self.state == "elsewhere":
+            reply["host"] = self.host
         if self.ending is not None:
             reply["ending"] = self.ending
         if self.started and self.state == "running":
@@ -46,7 +51,7 @@ def look(home, key, reaped=None, entomb=None):
         end = record.read_exit(folder)
         if end is not None:
             return Seen("ended", end)
-        return Seen("running", supervised=True, elsewhere=True)
+        return Seen("running", supervised=True, handed=True)
     fd = record.open_life(folder, create=False)
     if fd is None:
         end = record.read_exit(folder)
@@ -56,9 +61,11 @@ def look(home, key, reaped=None, entomb=None):
             return Seen("unknown")
         fd = record.open_life(folder, create=True)
     try:
+        life = record.read_life(fd)
+        if machine.is_another(life.get("identity")):
+            return Seen("elsewhere", None, life, True, host=str(life["identity"].get("host") or ""))
         # While somebody holds the lock no ending counts, whoever wrote it.
         if not record.lock(fd):
-            life = record.read_life(fd)
             return Seen("held" if life.get("held") else "running", None, life, True)
         return look_inside(place, fd, reaped or {}, entomb)
     finally:

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from . import descendants, endings, record
+from . import descendants, endings, machine, record
 from .states import from_status, look, lost, result_of, settle
 
 LOCK_EVERY_S = 0.5
@@ -61,9 +61,10 @@ class Strays:
         if seen.state == "ended":
             self.end(stray, seen.ending)
             return
-        if seen.started and not job.started:
+        if seen.started and not job.started and not seen.host:
             self.has_started(job, seen)
-        job.held, job.pid, job.started = seen.state == "held", seen.pid, seen.started
+        job.held, job.started, job.host = seen.state == "held", seen.started, seen.host
+        job.pid = 0 if seen.host else seen.pid
         lost_its_supervisor = stray.supervised and not seen.supervised
         stray.supervised, stray.pid, stray.start = seen.supervised, seen.pid, seen.start
         if lost_its_supervisor and stray.pid and job.stopping is not None:
@@ -145,13 +146,15 @@ class Strays:
         self.again(stray, 0.0)
 
     def nudge(self, job):
-        """Have another agent's supervisor look at its folder; the lock proves its pid."""
+        """Have another agent's supervisor look at its folder; the lock proves its pid, unless it is
+        another machine's: there it looks by itself, after a while."""
         fd = record.open_life(self.home.record(job.key), create=False)
         if fd is None:
             return
         try:
-            pid = record.read_life(fd).get("supervisor", 0)
-            if pid and not record.lock(fd):
+            life = record.read_life(fd)
+            pid = life.get("supervisor", 0)
+            if pid and not machine.is_another(life.get("identity")) and not record.lock(fd):
                 descendants.send(pid, signal.SIGUSR1)
         finally:
             os.close(fd)

@@ -48,7 +48,6 @@ class Supervisor:
     def __init__(self, home, sock):
         self.home = home
         self.sock = sock
-        self.boot = machine.boot_id()
         self.decoder = frames.Decoder()
         self.todo = []
         self.agent_gone = False
@@ -127,12 +126,18 @@ class Supervisor:
             self.stop_grace = grace_s
 
     def look_for_stop(self):
-        """Another agent than ours asks for a stop through the folder."""
+        """Another agent than ours asks for a stop through a file, maybe from another machine."""
         try:
             with open(self.record + "/stop") as file:
                 self.stop(float(file.read()))
         except (OSError, ValueError):
             pass
+
+    @staticmethod
+    def who_we_are():
+        """For whoever finds the record: how to find us, or to know that we are elsewhere."""
+        here = machine.identity()
+        return {"supervisor": os.getpid(), "boot": here["boot"], "identity": here}
 
     def tell(self, **message):
         if self.agent_gone:
@@ -200,7 +205,8 @@ class Supervisor:
             os.makedirs(folder, 0o700, exist_ok=True)
         life = record.open_life(self.record, create=True)
         if (
-            record.lock(life)
+            not machine.is_another(record.read_life(life).get("identity"))
+            and record.lock(life)
             and record.is_current(self.record, life)
             and not os.path.exists(self.record + "/exit")
             and "spawning" not in record.read_life(life)
@@ -244,6 +250,7 @@ class Supervisor:
             self.make_folders(spec)
         if spec["hold"]:
             self.hold(life, spec["hold_s"], raw)
+        self.look_for_stop()
         if self.stop_grace is not None:
             raise Stopped("stopped", "stopped before it started")
 
@@ -277,7 +284,7 @@ class Supervisor:
 
     def hold(self, life, hold_s, raw):
         """Until released. The link `go` is made only once: it says either go or void, for ever."""
-        about = {"supervisor": os.getpid(), "boot": self.boot, "held": True}
+        about = dict(self.who_we_are(), held=True)
         record.write_life(life, about, raw)
         self.grant.show()
         self.tell(held=True)
@@ -289,6 +296,7 @@ class Supervisor:
                 record.release(self.record, "void")
             else:
                 self.wait(min(left, LOOK_FOR_GO_S))
+                self.look_for_stop()
             word = record.released(self.record)
         if word == "void":
             raise Stopped("void", "it was not released to start")
