@@ -84,13 +84,70 @@ def test_no_more_than_the_window_comes_unasked(agent: Driver, serve) -> None:  #
             pass
 
     agent.call("dial", stream=1, port=serve(flood))
-    got = 0
-    while got < WINDOW:
-        frame = agent.wait_for(lambda: agent.pop(lambda header: "stream" in header))
-        got += len(frame[1])
+    assert received(agent, WINDOW)[-1][0].get("more"), "it is held up, and says so"
     agent.call("observe", keys=[])
-    assert got == WINDOW
     assert agent.pop(lambda header: "stream" in header) is None
+    # Over a long way the other side grants more than it has taken.
+    agent.send({"stream": 1, "credit": 3 * WINDOW})
+    received(agent, 3 * WINDOW)
+    agent.call("observe", keys=[])
+    assert agent.pop(lambda header: "stream" in header) is None
+    agent.send({"stream": 1, "close": True})
+
+
+def received(agent: Driver, size: int) -> list[tuple[dict[str, object], bytes]]:
+    """The frames of a stream that hold exactly so many bytes."""
+    frames = []
+    while sum(len(data) for _, data in frames) < size:
+        frames.append(agent.wait_for(lambda: agent.pop(lambda header: "stream" in header)))
+    assert sum(len(data) for _, data in frames) == size
+    return frames
+
+
+def credit_of(agent: Driver, at_least: int) -> int:
+    """How much the agent allows in all, once it is this much."""
+    total = 0
+    while total < at_least:
+        frame = agent.wait_for(lambda: agent.pop(lambda header: header.get("credit")))
+        total += frame[0]["credit"]
+    return total
+
+
+def test_who_is_held_up_by_a_long_way_gets_a_wider_window(agent: Driver, serve) -> None:  # type: ignore[no-untyped-def]
+    def take(connection: socket.socket) -> None:
+        while connection.recv(65536):
+            pass
+
+    agent.call("dial", stream=1, port=serve(take))
+    agent.send({"stream": 1}, bytes(WINDOW))
+    assert credit_of(agent, WINDOW) == WINDOW
+    for window in (WINDOW, 2 * WINDOW, 4 * WINDOW, 8 * WINDOW):
+        agent.send({"stream": 1, "more": True})
+        assert credit_of(agent, window) == window
+    agent.send({"stream": 1, "more": True})
+    agent.call("observe", keys=[])
+    assert agent.pop(lambda header: "credit" in header) is None, "sixteen windows are enough"
+    agent.send({"stream": 1, "close": True})
+
+
+def test_a_port_that_takes_nothing_gets_no_wider_window(agent: Driver, serve) -> None:  # type: ignore[no-untyped-def]
+    done = threading.Event()
+    agent.call("dial", stream=1, port=serve(lambda connection: done.wait(20)))
+    sent = 0
+    # What the kernel takes for the port is passed on; the rest waits here.
+    while sent < 64 * WINDOW:
+        agent.send({"stream": 1}, bytes(WINDOW))
+        sent += WINDOW
+        agent.call("observe", keys=[])
+        passed_on = 0
+        while frame := agent.pop(lambda header: "credit" in header):
+            passed_on += frame[0]["credit"]
+        if passed_on < WINDOW // 2:
+            break
+    agent.send({"stream": 1, "more": True})
+    agent.call("observe", keys=[])
+    assert agent.pop(lambda header: "credit" in header) is None
+    done.set()
     agent.send({"stream": 1, "close": True})
 
 

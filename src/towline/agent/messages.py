@@ -234,6 +234,7 @@ class _News(Struct):
 class _Stream(Struct):
     stream: Count
     credit: Annotated[int, Meta(ge=0, le=2**40)] = 0
+    more: bool = False
     eof: bool = False
     close: bool = False
 

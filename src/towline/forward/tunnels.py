@@ -2,7 +2,8 @@
 
 The local port stays open while the channel breaks and comes back; only connections that were open
 at that moment end. Flow control: each side has at most one window unacknowledged, so memory is
-bounded.
+bounded. A side that is held up by it says so, and gets a larger one where what came so far was
+taken quickly: it is the way that is long then, and not whoever reads that is slow.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ Where = dict[str, Any]
 Reach = Callable[[], Awaitable[tuple[Link, Where]]]
 
 WINDOW = 1024 * 1024
-_CHUNK = 64 * 1024
+MOST_WINDOW = 16 * WINDOW
+_CHUNK = 256 * 1024
 _OPENING_S = 30
 _numbers = itertools.count(1)
 
@@ -47,6 +49,8 @@ class Tunnel:
         self._credit = WINDOW
         self._may_send = asyncio.Event()
         self._may_send.set()
+        #: What the other side may have sent without our having taken it, and how much that is.
+        self._window = WINDOW
         self._unread = 0
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -79,7 +83,7 @@ class Tunnel:
 
     def _received(self, header: dict[str, Any], blob: bytes) -> None:
         self._unread += len(blob)
-        if self._unread > 2 * WINDOW:
+        if self._unread > self._window + WINDOW:
             # It does not keep to what was agreed, so it is not heard any more.
             header, blob = {"close": True}, b""
         if blob:
@@ -87,8 +91,17 @@ class Tunnel:
         if "credit" in header:
             self._credit += header["credit"]
             self._may_send.set()
+        if header.get("more"):
+            self._widen()
         if header.get("eof") or header.get("close"):
             self._inbox.put_nowait(None)
+
+    def _widen(self) -> None:
+        """Let more be on its way, if it is not us who hold it up."""
+        more = min(self._window, MOST_WINDOW - self._window)
+        if more and self._unread <= self._window // 2:
+            self._window += more
+            self.link.send({"stream": self.number, "credit": more})
 
     async def _upwards(self) -> None:
         while True:
@@ -98,9 +111,11 @@ class Tunnel:
                 return
             while self._credit <= 0:
                 self._may_send.clear()
+                self.link.send({"stream": self.number, "more": True})
                 await self._may_send.wait()
             self._credit -= len(data)
             self.link.send({"stream": self.number}, data)
+            await self.link.writable()
 
     async def _downwards(self) -> None:
         while (data := await self._inbox.get()) is not None:
@@ -122,7 +137,9 @@ class Forward:
 
     async def open(self, local: int) -> int:
         """Listen on loopback only; 0 means any free port."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", local)
+        self._server = await asyncio.start_server(
+            self._accept, "127.0.0.1", local, limit=2 * _CHUNK
+        )
         self.local = self._server.sockets[0].getsockname()[1]
         return self.local
 

@@ -12,7 +12,9 @@ from .refusal import Refusal
 LOCAL = {"127.0.0.1": ["127.0.0.1"], "localhost": ["127.0.0.1", "::1"], "::1": ["::1"]}
 #: What either side may have sent without the other having said that it is through.
 WINDOW = 1 << 20
-PIECE = 64 << 10
+#: So much where the way is long: who is held up asks for more.
+MOST_WINDOW = 16 << 20
+PIECE = 256 << 10
 
 
 class Tunnel:
@@ -25,6 +27,8 @@ class Tunnel:
         self.door = None
         self.to_socket: "collections.deque[bytes]" = collections.deque()
         self.waiting = 0
+        #: What the other side may have sent without our having passed it on.
+        self.window = WINDOW
         self.unacknowledged = 0
         self.read_ended = False
         self.write_ending = False
@@ -95,10 +99,19 @@ class Tunnels:
             tunnel.waiting += len(blob)
         if header.get("eof"):
             tunnel.write_ending = True
-        if tunnel.waiting > WINDOW + PIECE:
+        if tunnel.waiting > tunnel.window + PIECE:
             self.hang_up(tunnel)  # it does not keep to the window
             return
+        if header.get("more"):
+            self.widen(tunnel)
         self.write(tunnel)
+
+    def widen(self, tunnel):
+        """Let more be on its way, if it is not the port here that holds it up."""
+        more = min(tunnel.window, MOST_WINDOW - tunnel.window)
+        if more and tunnel.waiting <= tunnel.window // 2:
+            tunnel.window += more
+            self.send({"stream": tunnel.number, "credit": more})
 
     def ready(self, tunnel, events):
         if tunnel.dialling is not None:
@@ -149,7 +162,10 @@ class Tunnels:
             return
         if data:
             tunnel.unacknowledged += len(data)
-            self.send({"stream": tunnel.number}, data)
+            header = {"stream": tunnel.number}
+            if tunnel.unacknowledged >= WINDOW:
+                header["more"] = True
+            self.send(header, data)
         else:
             tunnel.read_ended = True
             self.send({"stream": tunnel.number, "eof": True})
