@@ -65,9 +65,9 @@ class Cedar:
             self.jobs.update({int(number): "CANCELLED" for number in fields["argv"][1:]})
         if fields["argv"][:2] == ["scontrol", "show"]:
             out = f"Configuration data as of 2026-11-16T12:00:00\nBOOT_TIME = {self.booted}\n"
-        if fields["argv"][0] == "squeue":
+        if "squeue" in fields["argv"] and "--states=all" in fields["argv"]:
             self.listed += 1
-            line = "{}|{}|None|N/A|h2|/home/me|towline:" + KEY + "\n"
+            line = "{}|{}|None|N/A|h2|main||1:00|/home/me|towline:" + KEY + "\n"
             out = "".join(line.format(number, state) for number, state in self.jobs.items())
         return {"code": 0, "out": out, "err": ""}
 

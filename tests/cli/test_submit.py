@@ -120,13 +120,13 @@ def test_what_is_typed_wrong_is_told_and_nothing_submitted(
 def test_the_address_of_tensorboard_is_told_once_and_the_output_stays_clean(
     submit: Tow, stub: Stub
 ) -> None:
-    frames = [{"job": job()}, UP, out("one\n"), UP]
-    stub.on("POST /v1/run", stream(*frames, broken=True))
-    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, UP, out("two\n", 4), END))
+    on_slurm = {"job": job(queue={"kind": "slurm", "number": "4711"})}
+    stub.on("POST /v1/run", stream(on_slurm, UP, out("one\n"), UP, broken=True))
+    stub.on("GET /v1/jobs/12/log", stream(on_slurm, UP, out("two\n", 4), END))
     done = submit("-c=cedar.json", "x")
     assert (done.returncode, done.stdout) == (0, "one\ntwo\n")
     lines = done.stderr.splitlines()
-    assert lines[:2] == ["job 12 · lab · runs on gpu1", f"TensorBoard: {URL}"]
+    assert lines[:2] == ["job 12 · lab · Slurm 4711 · runs on gpu1", f"TensorBoard: {URL}"]
     assert done.stderr.count(URL) == 1
     assert "tow tensorboard 12" in lines[-1]
 

@@ -17,6 +17,7 @@ from towline.probes.slurm import (
     joined,
     queue_words,
     read_accounts,
+    read_all_states,
     read_array_limit,
     read_details,
     read_memory_s,
@@ -27,14 +28,15 @@ from towline.probes.slurm import (
     spans,
     why_waiting,
 )
+from towline.probes.slurm_places import place_of, read_pending
 
 QUEUE = """\
-9+0|PENDING|Resources|2026-11-16T00:50:56||/home/me/.towline/handed/abc-9-1|towline:abc-9-1
-9+1|PENDING|Resources|2026-11-16T00:50:56||/home/me/.towline/handed/abc-9-1|towline:abc-9-1
-53|FAILED|NonZeroExitCode|2026-11-16T01:22:06|h[2-3]|/home/me|towline:5c36173a-18-1
-11|RUNNING|None|2026-11-16T00:36:00|h2|/home/me|(null)
-12_7|PENDING|ReqNodeNotAvail, UnavailableNodes:h[2-3]|N/A||/home/me|a | b
-2|FAILED|BadConstraints|N/A||/home/me|(null)
+9+0|PENDING|Resources|2026-11-16T00:50:56||main|(null)|1:00:00|/home/me/.towline/handed/abc-9-1|towline:abc-9-1
+9+1|PENDING|Resources|2026-11-16T00:50:56||main|(null)|1:00:00|/home/me/.towline/handed/abc-9-1|towline:abc-9-1
+53|FAILED|NonZeroExitCode|2026-11-16T01:22:06|h[2-3]|main|(null)|1:00:00|/home/me|towline:5c36173a-18-1
+11|RUNNING|None|2026-11-16T00:36:00|h2|main|(null)|1:00:00|/home/me|(null)
+12_7|PENDING|ReqNodeNotAvail, UnavailableNodes:h[2-3]|N/A||main|(null)|1:00:00|/home/me|a | b
+2|FAILED|BadConstraints|N/A||main|(null)|1:00:00|/home/me|(null)
 """
 
 
@@ -49,6 +51,8 @@ def test_queue_is_read_with_the_parts_of_a_job_under_one_number() -> None:
         start,
         comment="towline:abc-9-1",
         folder="/home/me/.towline/handed/abc-9-1",
+        partition="main",
+        time_limit="1:00:00",
     )
     assert found[2].nodes == "h[2-3]"
     assert (found[3].reason, found[3].nodes, found[3].comment) == ("", "h2", "")
@@ -58,7 +62,7 @@ def test_queue_is_read_with_the_parts_of_a_job_under_one_number() -> None:
 
 def test_one_call_asks_for_all_jobs_of_a_user() -> None:
     words = queue_words("me")
-    assert words[0] == "squeue"
+    assert "squeue" in words
     assert {"--noheader", "--states=all", "--user=me"} < set(words)
     assert "--jobs=1,2" in account_words(["1", "2"])
 
@@ -189,7 +193,10 @@ def test_no_text_breaks_a_reader(text: str) -> None:
 
 def test_tasks_of_arrays_are_read_one_by_one() -> None:
     assert "--array" in queue_words("me")
-    rows = "12_7|RUNNING|None|N/A|h2|/x|towline:a\n12_[8-9%2]|PENDING|Priority|N/A||/x|towline:a\n"
+    rows = (
+        "12_7|RUNNING|None|N/A|h2|main|(null)|1:00|/x|towline:a\n"
+        "12_[8-9%2]|PENDING|Priority|N/A||main|(null)|1:00|/x|towline:a\n"
+    )
     assert [one.id for one in read_queue(rows)] == ["12_7"]
     (found,) = read_details("JobId=20 ArrayJobId=12 ArrayTaskId=7 JobState=FAILED ExitCode=97:0\n")
     assert (found.id, found.exit_code) == ("12_7", "97:0")
@@ -222,3 +229,24 @@ def test_limit_on_arrays_is_the_smaller_of_both() -> None:
     both = "MaxArraySize = 1001\nSchedulerParameters = bf_interval=1,max_array_tasks=300\n"
     assert read_array_limit(both) == 300
     assert read_array_limit("slurm_load_ctl_conf error: Unable to contact slurm controller") is None
+
+
+def test_moments_are_read_where_they_are_the_same_for_everybody() -> None:
+    assert Listed("1", "PENDING", start="1800000000").start_at() == 1_800_000_000
+    assert Listed("1", "PENDING", start="2026-11-16T00:50:56").start_at() == 0
+    assert "SLURM_TIME_FORMAT=%s" in queue_words("me")
+
+
+def test_the_place_of_a_job_is_that_among_those_of_its_partition() -> None:
+    told = "8|main|100\n9|main|300\n10|gpu|999\n11|main|100\nnonsense\n12|main|N/A\n"
+    waiting = read_pending(told)
+    assert place_of("9", waiting) == (1, 3)
+    assert place_of("8", waiting) == (2, 3)
+    assert place_of("11_7", waiting) == (3, 3)
+    assert place_of("10", waiting) == (1, 1)
+    assert place_of("99", waiting) == (0, 0)
+
+
+def test_the_ends_of_earlier_runs_are_read_from_the_accounts() -> None:
+    told = "7|NODE_FAIL|0:0|x|h2|/f\n8|FAILED|1:0|x|h2|/f\n7|REQUEUED|0:0|x|h2|/f\n"
+    assert read_all_states(told, "7") == ["NODE_FAIL", "REQUEUED"]

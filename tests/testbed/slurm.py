@@ -137,6 +137,10 @@ class Slurm(Hosts):
         """Run a Slurm command as the administrator."""
         return self._command(ACCESS, *argv)
 
+    def on_node(self, name: str, *argv: str) -> str:
+        """Run a command on a node as its administrator."""
+        return self._command(name, *argv)
+
     def worker(self, *argv: str) -> str:
         """Run a command on the access node as the user of the cluster."""
         done = self.run(ACCESS, argv)

@@ -85,6 +85,8 @@ class Rank(Struct):
     run: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     started: Time = 0.0
     node: Name = ""
+    #: Why it waits again after it ran.
+    why: Name = ""
 
 
 class Record(Struct):

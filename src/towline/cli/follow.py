@@ -88,6 +88,8 @@ class Follow:
         self.cluster = ""
         #: The job as it was when that was last told.
         self.view: dict[str, Any] = {}
+        #: Where it was last said to run.
+        self.machines: list[str] = []
         self.attempt: int | None = None
         #: "group.process.stream" -> the position up to which its file was shown.
         self.offsets: dict[str, int] = {}
@@ -168,6 +170,9 @@ class Follow:
         if "progress" in header:
             self.output.progress(header, f"job {self.job_id} · {self.cluster}")
             return False
+        if "waits" in header:
+            self._show_waiting(header["waits"])
+            return False
         self.output.clear_bar()
         if "stream" in header:
             self._show_output(header, blob)
@@ -176,6 +181,7 @@ class Follow:
             self.view = header["job"]
             self.cluster = shown_cluster(header["job"].get("cluster") or "")
             self.output.job(header)
+            self._show_machines(header["job"])
         elif "note" in header and self._is_new(header):
             text = "\n".join(map(printable, header["note"].splitlines()))
             self.output.note(header, f"job {self.job_id} · {self.cluster} · {text}")
@@ -185,6 +191,25 @@ class Follow:
             self.job_id = header["end"].get("id", self.job_id)
             return True
         return False
+
+    def _show_machines(self, job: dict[str, Any]) -> None:
+        """Of what a queue started, its number there and where it runs."""
+        machines = job.get("machines") or []
+        if job.get("queue") and job["state"] == "running" and machines != self.machines:
+            from towline.cli.queue_wording import queue_name
+
+            self.machines = machines
+            known = (f"job {job['id']}", self.cluster, queue_name(job))
+            where = f"runs on {', '.join(map(printable, machines))}"
+            self.output.note({"note": where}, " · ".join([*filter(None, known), where]))
+
+    def _show_waiting(self, queue: dict[str, Any]) -> None:
+        from towline.cli.queue_wording import queue_name, waiting_line
+        from towline.cli.table import terminal_width
+
+        known = (f"job {self.job_id}", self.cluster, queue_name({"queue": queue}))
+        line = " · ".join([*filter(None, known), waiting_line(queue, time.time())])
+        self.output.waits(line[: terminal_width() - 1])
 
     def _is_new(self, header: dict[str, Any]) -> bool:
         """A service is told of once, also over broken connections."""

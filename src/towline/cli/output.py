@@ -43,6 +43,12 @@ class Output:
         write(2, f"\r{text} · sending {bar} {size(done)} of {size(total)}\x1b[K".encode())
         self._bar = True
 
+    def waits(self, text: str) -> None:
+        """How long it has waited: a line that is written anew, on a terminal only."""
+        if interactive():
+            write(2, f"\r{text}\x1b[K".encode())
+            self._bar = True
+
     def clear_bar(self) -> None:
         if self._bar:
             write(2, b"\r\x1b[K")
@@ -79,6 +85,9 @@ class JsonLines:
 
     def progress(self, header: dict[str, Any], text: str) -> None:
         say_json(header)
+
+    def waits(self, text: str) -> None:
+        pass
 
     def clear_bar(self) -> None:
         pass

@@ -37,6 +37,10 @@ def plan_text(plan: dict[str, Any]) -> str:
 def _placement(plan: dict[str, Any]) -> list[str]:
     slots = plan.get("placement")
     why = printable(str(plan.get("why") or ""))
+    if plan.get("queue"):
+        import shlex
+
+        return [f"sbatch    {printable(shlex.join(plan['queue'][1:]))}", f"starts    {why}"]
     if slots is None:
         return [f"starts    not at once: {why}" if why else "starts    not at once"]
     words = []

@@ -18,6 +18,7 @@ from towline.core.scheduler import Scheduler, Waiting
 from towline.core.step import Step
 from towline.core.subjects import job_in, number_in, singly
 from towline.model.events import (
+    AttemptEntered,
     AttemptWaits,
     Conclude,
     Fact,
@@ -70,6 +71,7 @@ class Core:
             ProcessStarted: self._process_started,
             ProcessSilent: self._process_silent,
             AttemptWaits: self._attempt_waits,
+            AttemptEntered: self._attempt_entered,
             ProcessEnded: self._process_ended,
         }
 
@@ -263,6 +265,11 @@ class Core:
             self._started.pop(job.id, None)
             step.tell(job, fact.reason)
         self._keep(jobs.waiting_there(job, fact.reason), step)
+
+    def _attempt_entered(self, fact: AttemptEntered, now: float, step: Step) -> None:
+        job = self._current(fact.job, fact.attempt)
+        if job is not None:
+            self._keep(jobs.entered(job, fact.entry), step)
 
     def _process_ended(self, fact: ProcessEnded, now: float, step: Step) -> None:
         began = fact.ending.started or now

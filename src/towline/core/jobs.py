@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from towline.core.lifecycle import next_state
 from towline.model.grammar import parse_request
-from towline.model.job import SILENT, WANTED, Attempt, Ending, Job, JobSpec, State
+from towline.model.job import SILENT, WANTED, Attempt, Ending, Entry, Job, JobSpec, State
 from towline.model.machine import Placement, Slot
 
 #: Causes that say: this process was never started, so starting it again is not running it twice.
@@ -42,6 +42,12 @@ def waiting_there(job: Job, reason: str) -> Job:
     if job.state is State.RUNNING:
         job = replace(job, state=next_state(job.state, "wait"), started=None)
     return replace(job, reason=reason)
+
+
+def entered(job: Job, entry: Entry) -> Job:
+    """The cluster's own queue has said what it calls the present attempt."""
+    assert job.attempt is not None
+    return replace(job, attempt=replace(job.attempt, entry=entry))
 
 
 def on_node(job: Job, rank: int, node: str) -> Job:

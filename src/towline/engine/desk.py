@@ -22,7 +22,7 @@ from towline.engine.versions import Versions
 from towline.engine.whats_free import WhatsFree
 from towline.errors import NotFound
 from towline.hosts.ssh import needs_person
-from towline.model.job import Job, State, key_of, standing, view
+from towline.model.job import Job, State, entry_of, key_of, standing, view
 from towline.model.odd_text import original
 
 #: Jobs whose machines have something to say.
@@ -111,6 +111,7 @@ class Desk:
                 "text": _standing(job),
                 "machines": [{"machine": name, "reason": errors[name]} for name in errors],
                 "silent_since": self._unheard(job)["silent_since"],
+                **self._in_queue(job),
             }
         if job_id not in self.engine.core.jobs:
             return {"text": f"it waits for its turn in batch {job.spec.batch}", "machines": []}
@@ -132,7 +133,19 @@ class Desk:
 
     def seen(self, job: Job) -> dict[str, Any]:
         """A job as people see it; one whose machine is silent says so."""
-        return {**view(job), **self._unheard(job)}
+        return {**view(job), **self._in_queue(job), **self._unheard(job)}
+
+    def _in_queue(self, job: Job) -> dict[str, Any]:
+        """Where it stands in the queue that its cluster has of its own."""
+        entry = entry_of(job)
+        return {} if entry is None else {"queue": entry | self.standing(job)}
+
+    def standing(self, job: Job) -> dict[str, Any]:
+        """While it waits there: since when, its place, when it is expected to start."""
+        if job.state is not State.STARTING or job.attempt is None:
+            return {}
+        since = job.attempt.entry.requeued_at or job.submitted
+        return {"since": since} | self.clusters.slurm.standing(job)
 
     def _unheard(self, job: Job) -> dict[str, Any]:
         """Since when nothing is heard of an active job, and why; None where it is heard of."""
@@ -180,6 +193,7 @@ class Desk:
             **self.seen(job),
             "time_s": job.spec.time_s or None,
             "setup": job.spec.setup,
+            "subfolder": original(job.spec.subfolder),
             "services": [service.name for service in job.spec.services],
             "env": sorted(job.spec.env),
             "commit": job.spec.commit,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from towline.backends.base import Backend
 from towline.engine.engine import Engine, request_of
 from towline.errors import AgentError, HostError, TowlineError
-from towline.model.job import WANTED, Job, State, view
+from towline.model.job import WANTED, Job, State, entry_of, view
 from towline.model.odd_text import original
 from towline.model.units import format_memory
 
@@ -51,6 +51,7 @@ class Follower:
         first_attempt: int = 0,
         news: News | None = None,
         silence: Callable[[Job], str] = lambda job: "",
+        standing: Callable[[Job], dict[str, Any]] = lambda job: {},
     ) -> None:
         self.engine = engine
         self.backend = backend
@@ -58,6 +59,8 @@ class Follower:
         self.news = news
         #: Why nothing is heard from where a job is; empty when that can be reached.
         self.silence = silence
+        #: Where a job stands that waits in the queue of its cluster.
+        self.standing = standing
         self.job_id = job_id
         self.offsets = dict(offsets)
         self.streams = streams
@@ -72,8 +75,9 @@ class Follower:
         if job.spec.large and not job.state.final:
             yield {"note": large_files(job)}, b""
         while True:
-            async for frame in self._until_started():
-                yield frame
+            if not _has_output(self.engine.job(self.job_id)):
+                async for frame in self._until_started():
+                    yield frame
             job = self._with_next_attempt()
             if job.attempt is not None:
                 yield {"job": view(job)}, b""
@@ -136,6 +140,8 @@ class Follower:
                 elif job.reason != said and not silent:
                     said = job.reason
                     yield {"note": f"waiting: {said}"}, b""
+                elif not silent:
+                    yield {"waits": (entry_of(job) or {}) | self.standing(job)}, b""
             elif (sending := self.backend.sending(job)) is not None:
                 yield {"progress": {"done": sending[0], "total": sending[1]}}, b""
 
@@ -162,6 +168,8 @@ class Follower:
         left = len(readers)
         if job.spec.services and self.news is not None:
             readers.append(asyncio.create_task(self._tell(self.news(job.id))))
+        if job.spec.queue is not None:
+            readers.append(asyncio.create_task(self._tell(self._taken_back(job.attempt.number))))
         try:
             while left:
                 frame = await self.queue.get()
@@ -172,6 +180,23 @@ class Follower:
         finally:
             for reader in readers:
                 reader.cancel()
+
+    async def _taken_back(self, number: int) -> AsyncIterator[Frame]:
+        """While its output is read, the queue may take a job back to start it again."""
+
+        def waits(job: Job) -> bool:
+            present = job.attempt is not None and job.attempt.number == number
+            return job.state is State.STARTING and present
+
+        while True:
+            job = await self.engine.job_where(
+                self.job_id, lambda job: waits(job) or job.state.final
+            )
+            if not waits(job):
+                return
+            async for frame in self._until_started():
+                yield frame
+            yield {"job": view(self.engine.job(self.job_id))}, b""
 
     async def _tell(self, news: AsyncIterator[Frame]) -> None:
         async for frame in news:
@@ -284,7 +309,7 @@ async def read_once(
     """What a job has printed so far, without waiting for more."""
     job = engine.job(job_id)
     yield {"job": view(job)}, b""
-    ranks = len(job.attempt.placement) if job.attempt and _has_begun(job) else 0
+    ranks = len(job.attempt.placement) if job.attempt and _has_output(job) else 0
     for rank in range(ranks):
         group, process, prefix = label(job, rank)
         for stream in streams:
@@ -329,6 +354,11 @@ def error_frame(error: TowlineError) -> Frame:
 
 def _has_begun(job: Job) -> bool:
     return job.state in (State.RUNNING, State.STOPPING) or job.state.final
+
+
+def _has_output(job: Job) -> bool:
+    """It runs, ended, or ran before its queue took it back to start it again."""
+    return _has_begun(job) or (job.attempt is not None and bool(job.attempt.nodes))
 
 
 def _has_ended(job: Job, rank: int, now: Job) -> bool:

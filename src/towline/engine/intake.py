@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from towline.backends.ahead import Ahead
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
+from towline.backends.slurm.handover import shown_words
 from towline.config.load import Configuration
 from towline.config.settings import (
     Cluster,
@@ -134,6 +135,7 @@ class Intake:
             if placement is None
             else [{"machine": slot.machine, "gpus": list(slot.gpus)} for slot in placement],
             "why": why,
+            "queue": None if spec.queue is None else shown_words(spec.title, spec.queue),
             "files": snapshot.files,
             "bytes": snapshot.bytes,
             "largest": largest(snapshot),

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from towline.model.job import Attempt, Ending, Job, JobSpec
+from towline.model.job import Attempt, Ending, Entry, Job, JobSpec
 from towline.model.machine import Machine
 from towline.model.request import Request
 
@@ -89,6 +89,14 @@ class AttemptWaits(Struct, frozen=True):
     again: bool = False
 
 
+class AttemptEntered(Struct, frozen=True):
+    """A cluster with a queue of its own says what it calls an attempt."""
+
+    job: int
+    attempt: int
+    entry: Entry
+
+
 class ProcessEnded(Struct, frozen=True):
     job: int
     attempt: int
@@ -111,6 +119,7 @@ Fact = (
     | ProcessStarted
     | ProcessSilent
     | AttemptWaits
+    | AttemptEntered
     | ProcessEnded
 )
 

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from towline.model.machine import Placement
 from towline.model.service import Service
@@ -143,6 +144,20 @@ class Ending(Struct, frozen=True, omit_defaults=True):
         return self.code == 0 and not self.cause
 
 
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """An attempt as the queue of its cluster knows it."""
+
+    #: Its number there; a task of an array has one like `4711_3`.
+    number: str = ""
+    partition: str = ""
+    account: str = ""
+    #: As the queue writes it, e.g. `1-00:00:00`.
+    time_limit: str = ""
+    #: When and why the queue last took it back, to start it again by itself.
+    requeued_at: float = 0.0
+    requeued: str = ""
+
+
 class Attempt(Struct, frozen=True, omit_defaults=True):
     """One try at running a job. Late words from an older attempt are dropped."""
 
@@ -156,6 +171,8 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     endings: dict[int, Ending] = field(default_factory=dict)
     #: rank -> the node that it runs on, where the cluster chose that.
     nodes: dict[int, str] = field(default_factory=dict)
+    #: What that cluster's queue calls it.
+    entry: Entry = Entry()
 
     def machine_of(self, rank: int) -> str:
         """What people call the machine that a process runs on."""
@@ -170,7 +187,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
         return [rank for rank, ending in self.endings.items() if ending.cause == SILENT]
 
     def machines(self) -> list[str]:
-        """Of all its processes, each once."""
+        """Of all its processes, each once; of those that a queue has, the nodes it chose."""
         return list(dict.fromkeys(map(self.machine_of, range(len(self.placement)))))
 
 
@@ -213,6 +230,22 @@ def standing(job: Job) -> str:
     return State.QUEUED.value if in_queue else job.state.value
 
 
+def entry_of(job: Job) -> dict[str, Any] | None:
+    """What the queue of its cluster calls a job; None for one that Towline places itself."""
+    queue = job.spec.queue
+    if queue is None:
+        return None
+    entry = job.attempt.entry if job.attempt else Entry()
+    return {"kind": queue.kind, "options": [list(words) for words in queue.options]} | asdict(entry)
+
+
+def _whereabouts(job: Job) -> list[str]:
+    """Where it is or was; of what waits in another's queue, nobody knows yet."""
+    if job.attempt is None or (job.spec.queue is not None and not job.attempt.nodes):
+        return []
+    return job.attempt.machines()
+
+
 def view(job: Job) -> dict[str, Any]:
     """What programs see of a job; environment values are left out on purpose."""
     return {
@@ -221,7 +254,8 @@ def view(job: Job) -> dict[str, Any]:
         "state": standing(job),
         "exit_code": job.exit_code,
         "cluster": job.spec.cluster,
-        "machines": job.attempt.machines() if job.attempt else [],
+        "machines": _whereabouts(job),
+        "queue": entry_of(job),
         "request": job.spec.request,
         "submitted": job.submitted,
         "started": job.started,

@@ -28,9 +28,18 @@ class Listed(Struct, frozen=True):
     exit_code: str = ""
     #: The folder it was told to run in.
     folder: str = ""
+    partition: str = ""
+    account: str = ""
+    time_limit: str = ""
+
+    def start_at(self) -> float:
+        """The same as a moment; 0 where it is not known, or written for another time zone."""
+        return float(self.start) if self.start.isdecimal() else 0.0
 
 
-_QUEUE_FIELDS = "%i|%T|%r|%S|%N|%Z|%k"
+_QUEUE_FIELDS = "%i|%T|%r|%S|%N|%P|%a|%l|%Z|%k"
+#: Moments as seconds since 1970: what the access node calls noon is not noon everywhere.
+_PLAIN_TIMES = ["env", "SLURM_TIME_FORMAT=%s"]
 _ACCOUNT_FIELDS = "JobID,State,ExitCode,Start,NodeList,WorkDir"
 _NOTHING = frozenset({"", "(null)", "N/A", "None", "Unknown", "None assigned"})
 _ID = re.compile(r"(\d+(?:_\d+)?)(?:[+.]\S*)?$")
@@ -39,17 +48,17 @@ _ID = re.compile(r"(\d+(?:_\d+)?)(?:[+.]\S*)?$")
 def queue_words(user: str) -> list[str]:
     """All jobs of a user that the controller still knows, ended ones too: one call for all."""
     which = ["--states=all", "--array", f"--user={user}"]
-    return ["squeue", "--noheader", *which, f"--format={_QUEUE_FIELDS}"]
+    return [*_PLAIN_TIMES, "squeue", "--noheader", *which, f"--format={_QUEUE_FIELDS}"]
 
 
 def read_queue(text: str) -> list[Listed]:
     found = []
     for line in text.splitlines():
-        fields = line.strip().split("|", 6)
-        if len(fields) == 7 and (number := _ID.match(fields[0])):
-            state, reason, start, nodes, folder, comment = map(_said, fields[1:])
+        fields = line.strip().split("|", 9)
+        if len(fields) == 10 and (number := _ID.match(fields[0])):
+            state, reason, start, nodes, *rest, folder, comment = map(_said, fields[1:])
             found.append(
-                Listed(number[1], _state(state), reason, start, nodes, comment, folder=folder)
+                Listed(number[1], _state(state), reason, start, nodes, comment, "", folder, *rest)
             )
     return found
 
@@ -72,6 +81,12 @@ def read_accounts(text: str) -> list[Listed]:
                 number[1], _state(state), start=start, nodes=nodes, exit_code=code, folder=folder
             )
     return list(found.values())
+
+
+def read_all_states(text: str, job_id: str) -> list[str]:
+    """The states of all runs of one job, the earliest first."""
+    fields = (line.strip().split("|", 5) for line in text.splitlines())
+    return [_state(one[1]) for one in fields if len(one) == 6 and one[0] == job_id]
 
 
 def detail_words(job_id: str) -> list[str]:

@@ -12,14 +12,21 @@ LOOK_S = 0.2
 
 
 def host_name():
+    """What other nodes reach it by."""
     return socket.gethostname()
+
+
+def node_name():
+    """What Slurm calls it, which may be another name."""
+    return os.environ.get("SLURMD_NODENAME") or host_name()
 
 
 def meet(runner):
     """Wait until all are there; the variables that tell who is where."""
     attempt, rank = runner.attempt, runner.rank
     order = attempt.order
-    me = {"host": host_name(), "port": machine.free_port() if rank == 0 else 0}
+    me = {"host": host_name(), "node": node_name()}
+    me["port"] = machine.free_port() if rank == 0 else 0
     everybody = {rank: me}
     if order["processes"] > 1:
         everybody = wait_for_all(runner, attempt.folder + "/meet.%d" % attempt.run, me)
@@ -52,8 +59,8 @@ def variables(order, rank, everybody):
         found["HOST_GROUP%d_PROCESS%d" % (group, process)] = who["host"]
     if order["processes"] > 1:
         # A job of one process is not to believe that a launcher started it.
-        here = everybody[rank]["host"]
-        beside = sum(everybody[other]["host"] == here for other in range(rank))
+        here = everybody[rank]["node"]
+        beside = sum(everybody[other]["node"] == here for other in range(rank))
         found["LOCAL_RANK"] = str(beside)
         found["MASTER_ADDR"] = everybody[0]["host"]
         found["MASTER_PORT"] = str(everybody[0]["port"])

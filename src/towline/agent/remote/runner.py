@@ -217,14 +217,14 @@ class Runner(Supervisor):
             where = {"state": "running", "started": message["started"][1]}
             self.say(0, where)
         if "ended" in message and self.again:
-            self.say(1, {"state": "waiting"})
+            self.say(1, {"state": "waiting", "why": self.again})
         elif "ended" in message:
             self.say(1, {"state": "ended"})
 
     def say(self, number, where):
         """Write down where it stands, then tell that there is something to read."""
         run = self.attempt.run
-        where.update(node=meeting.host_name(), run=run)
+        where.update(node=meeting.node_name(), run=run)
         try:
             record.write_whole(self.record + "/where", json.dumps(where).encode("ascii"))
             name = "%s.%d" % (self.key, 2 * run + number)

@@ -30,15 +30,15 @@ async def check_possible(queue: Queue, wish: Queueing) -> str:
         answer: dict[str, Any] = {"code": 0, "err": ""}
         if asked:
             answer = await queue.commands.call(link, asked, _CHECK_S)
-    except (HostError, AgentError):
-        return ""
+    except (HostError, AgentError) as problem:
+        return f"it goes into Slurm's queue when {queue.name} can be reached: {problem.text}"
     error = answer["err"]
     code = answer["code"]
     if code == 0 or is_passing(error) or is_full(error) or was_killed(code):
-        return f"it goes into Slurm's queue: {expected(error)}" if error else ""
+        return "it goes into Slurm's queue" + (f"; {expected(error)}" if error else "")
     nodes = await _nodes_if_told(queue)
     if is_not_now(error) and could_ever_run(wish.options[0], nodes):
-        return "it goes into Slurm's queue: no node of that kind is up now"
+        return "it goes into Slurm's queue; no node of that kind is up now"
     raise Impossible(
         f"{queue.name}: Slurm would refuse it: {complaint(error)}",
         hint=await _what_there_is(queue, error, nodes) or "-o NAME=VALUE sets options of sbatch",

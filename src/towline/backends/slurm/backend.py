@@ -107,6 +107,14 @@ class Slurm:
         if queue := self.queues.get(job.spec.cluster):
             queue.conclude(handed_key(self.engine_id, job))
 
+    def standing(self, job: Job) -> dict[str, Any]:
+        """Where a job that waits stands in Slurm's queue, as far as that is known."""
+        queue = self.queues.get(job.spec.cluster)
+        if queue is None or job.attempt is None or job.state.final:
+            return {}
+        handed = queue.wanted.get(handed_key(self.engine_id, job))
+        return handed.standing() if handed and not handed.started else {}
+
     # --- looking into a job: its files are seen from the access node --------------------------
 
     def sending(self, job: Job) -> tuple[int, int] | None:
@@ -136,7 +144,8 @@ class Slurm:
         number = await queue.commands.plain_number(link, handed.id)
         beside = ["srun", f"--jobid={number}", "--overlap", "--ntasks=1", "--nodes=1"]
         beside += handed.beside(rank)
-        if node := job.attempt.nodes.get(rank):
+        node = job.attempt.nodes.get(rank)
+        if node and len(job.attempt.placement) > 1:
             beside.append(f"--nodelist={node}")
         async for item in run_beside(link, key, [*beside, "--export=ALL", *argv]):
             yield item

@@ -18,6 +18,7 @@ from towline.probes.slurm import (
     joined,
     queue_words,
     read_accounts,
+    read_all_states,
     read_associations,
     read_details,
     read_plain_number,
@@ -25,6 +26,7 @@ from towline.probes.slurm import (
     read_site,
 )
 from towline.probes.slurm_nodes import Node, node_words, read_nodes
+from towline.probes.slurm_places import Pending, pending_words, read_pending
 
 _NOT_FOUND = 127
 #: Most numbers named in one command line.
@@ -66,6 +68,18 @@ class Commands:
         if answer["code"]:
             raise SlurmSilent(complaint(answer["err"]))
         return read_queue(answer["out"])
+
+    async def list_pending(self, link: Link) -> list[Pending]:
+        """All that waits there, whoever it belongs to; nothing where the site does not say."""
+        answer = await self.call(link, pending_words())
+        return read_pending(answer["out"]) if answer["code"] == 0 else []
+
+    async def ends_before(self, link: Link, number: str) -> list[str]:
+        """How earlier runs of a job ended that was requeued, where the site keeps accounts."""
+        if not self._has_accounting:
+            return []
+        answer = await self.call(link, account_words([number]))
+        return read_all_states(answer["out"], number) if answer["code"] == 0 else []
 
     async def recall(self, link: Link, ids: list[str]) -> list[Listed]:
         """Jobs that the controller has forgotten, where the site keeps accounts."""

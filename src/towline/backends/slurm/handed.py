@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from towline.backends.slurm.handover import MARK
-from towline.model.job import Ending
+from towline.model.job import Ending, Entry
 from towline.probes.slurm import Listed
 
 #: How long several processes may take to stop by themselves.
@@ -68,6 +68,14 @@ class Handed(Struct):
     not_before: float = 0.0
     tries: int = 0
     reason: str = ""
+    #: What Slurm calls it, as it was told last; where it ran last.
+    called: Entry = Entry()
+    node: str = ""
+    #: While it waits: Slurm's own word for why, when it is expected to start (0: nobody knows),
+    #: and which it is of how many that wait.
+    word: str = ""
+    expected: float = 0.0
+    place: tuple[int, int] = (0, 0)
     #: Its running processes have until then to stop by themselves.
     patience_until: float = 0.0
 
@@ -102,6 +110,12 @@ class Handed(Struct):
         elif not self.vanished and self.array in ("", name):
             self.array, self.index = name, index
             self.id = self.id or self.number_in(ticket)
+
+    def standing(self) -> dict[str, Any]:
+        """Where it stands in Slurm's queue, as far as that is known."""
+        place, waiting = self.place
+        found = {"reason": self.word, "expected": self.expected, "place": place, "waiting": waiting}
+        return {name: value for name, value in found.items() if value}
 
     @property
     def is_over(self) -> bool:

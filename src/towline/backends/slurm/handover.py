@@ -70,13 +70,33 @@ def group_of(job: Job, request: Request) -> str:
     return f"{job.spec.batch} {queueing(job)} {order(job, request)}"
 
 
+def shown_words(title: str, queue: Queueing) -> list[str]:
+    """The command line of sbatch as far as people care: without what only Towline needs."""
+    found = ["sbatch", f"--job-name={_job_name(title)}"]
+    if queue.requeue or queue.on_timeout:
+        found.append("--requeue")
+    if queue.signal:
+        found.append(f"--signal={queue.signal}")
+    return [*found, *_options(queue)]
+
+
+def _job_name(title: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in original(title)) or "tow"
+
+
+def _options(queue: Queueing) -> list[str]:
+    """Parts of a heterogeneous job have a colon between them."""
+    found: list[str] = []
+    for index, options in enumerate(queue.options):
+        found += [*([":"] if index else []), *options]
+    return found
+
+
 def words(job: Job, key: str, root: str, tasks: str = "") -> list[str]:
     """The command line of sbatch; `tasks` are the numbers of an array's."""
     queue = queueing(job)
-    name = job.spec.batch if tasks else original(job.spec.title)
-    title = "".join(c if c.isprintable() else " " for c in name)
     common = [
-        f"--job-name={title or 'tow'}",
+        f"--job-name={_job_name(job.spec.batch if tasks else job.spec.title)}",
         f"--comment={comment(key)}",
         f"--chdir={root}/handed/{key}",
         "--output=slurm%a.out" if tasks else "--output=slurm.out",
@@ -89,18 +109,13 @@ def words(job: Job, key: str, root: str, tasks: str = "") -> list[str]:
         common.append(f"--signal={'B:' if single else ''}{queue.signal}")
     if tasks:
         common.append(f"--array={tasks}")
-    found = ["sbatch", "--parsable", *common]
-    for index, options in enumerate(queue.options):
-        found += [*([":"] if index else []), *options]
+    found = ["sbatch", "--parsable", *common, *_options(queue)]
     return [*found, f"{root}/handed/{key}/script", root, key]
 
 
 def test_words(submit: tuple[tuple[str, ...], ...]) -> list[str]:
     """Ask whether Slurm would take such a job at all, and when it would start."""
-    found = ["sbatch", "--test-only"]
-    for index, options in enumerate(submit):
-        found += [*([":"] if index else []), *options]
-    return [*found, "--wrap=true"] if len(submit) == 1 else []
+    return ["sbatch", "--test-only", *submit[0], "--wrap=true"] if len(submit) == 1 else []
 
 
 def order(job: Job, request: Request) -> dict[str, Any]:

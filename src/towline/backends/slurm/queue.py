@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from towline.agent.link import Link
 from towline.agent.messages import Clock, Rank, read_ending, read_rank, read_record
 from towline.backends.base import Report
@@ -17,11 +19,11 @@ from towline.backends.driver import Driver
 from towline.backends.slurm.commands import Commands, SlurmSilent
 from towline.backends.slurm.handed import Handed, by_attempt
 from towline.backends.slurm.sending import Sending
-from towline.backends.slurm.verdicts import EVICTED
+from towline.backends.slurm.verdicts import EVICTED, TIME_WAS_OVER
 from towline.backends.slurm.watch import Watch
 from towline.backends.tasks import Tasks
 from towline.errors import AgentError, HostError
-from towline.model.events import AttemptWaits, ProcessEnded, ProcessStarted
+from towline.model.events import AttemptEntered, AttemptWaits, ProcessEnded, ProcessStarted
 from towline.model.job import Ending
 from towline.probes.slurm import joined, read_ticket
 
@@ -192,7 +194,7 @@ class Queue:
             self._begin(handed, rank, seen.started, seen)
         elif seen.state == "waiting" and seen.run is not None and rank in handed.started:
             handed.run = seen.run
-            self.requeued(handed)
+            self.requeued(handed, TIME_WAS_OVER if seen.why == "timeout" else "")
 
     def _begin(self, handed: Handed, rank: int, at: float, seen: Rank) -> None:
         handed.run, handed.again = seen.run or 0, False
@@ -200,6 +202,8 @@ class Queue:
             handed.begun_at = time.time()
             handed.started.add(rank)
             handed.reason = ""
+            handed.node, handed.word, handed.expected, handed.place = seen.node, "", 0.0, (0, 0)
+            self.enter(handed, number=handed.id)
             self.report(ProcessStarted(handed.job, handed.attempt, rank, at, seen.node))
 
     def _evicted(self, handed: Handed, rank: int, ending: Ending) -> None:
@@ -208,13 +212,17 @@ class Queue:
             handed.over_since = handed.over_since or time.time()
             self.watch.soon()
 
-    def requeued(self, handed: Handed) -> None:
+    def requeued(self, handed: Handed, why: str = "") -> None:
         """Slurm will start it again by itself: same entry of the queue, same attempt."""
         handed.started.clear()
         handed.again, handed.over_since, handed.run = True, 0.0, handed.run + 1
-        handed.reason = "in Slurm's queue again"
+        handed.reason = "in Slurm's queue again" + (f": {why}" if why else "")
         self.report(AttemptWaits(handed.job, handed.attempt, handed.reason, again=True))
+        self.enter(handed, requeued_at=time.time(), requeued=why)
         self.watch.soon()
+        if not why and self.driver.link is not None:
+            asking = self.watch.explain_requeue(self.driver.link, handed)
+            self.tasks.spawn(asking, lambda error: None)  # then nobody knows why
 
     # --- telling -----------------------------------------------------------------------------
 
@@ -222,6 +230,13 @@ class Queue:
         if handed.reason != reason and not handed.stop:
             handed.reason = reason
             self.report(AttemptWaits(handed.job, handed.attempt, reason))
+
+    def enter(self, handed: Handed, **facts: Any) -> None:
+        """Slurm has said what it calls an attempt."""
+        called = replace(handed.called, **facts)
+        if called != handed.called:
+            handed.called = called
+            self.report(AttemptEntered(handed.job, handed.attempt, called))
 
     def end(self, handed: Handed, rank: int, ending: Ending) -> None:
         if rank not in handed.ended:

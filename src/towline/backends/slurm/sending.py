@@ -227,6 +227,7 @@ class Sending:
             # Meanwhile another entry may have shown that it runs it.
             handed.id = handed.id or handed.number_in(ticket)
             handed.known_at, handed.vanished = time.time(), False
+            self.queue.enter(handed, number=handed.id)
             self.queue.tell(handed, "in Slurm's queue")
         if entry.array:
             self.limits.accepted()

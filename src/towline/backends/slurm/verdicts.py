@@ -14,6 +14,16 @@ from towline.probes.slurm import ENDED, WAITING, Listed
 EVICTED = "evicted"
 #: As Slurm says it that the node could not write a job's output where it was told to.
 _NO_OUTPUT = "0:53"
+#: Why a job that goes on after its time limit is in the queue again.
+TIME_WAS_OVER = "its time limit came"
+#: As the accounts say of an earlier run why it was not the last.
+_TAKEN_BACK = {
+    "NODE_FAIL": "its node failed",
+    "BOOT_FAIL": "its node could not be started",
+    "PREEMPTED": "Slurm gave its place to another job",
+    "TIMEOUT": TIME_WAS_OVER,
+    "REQUEUED": "somebody, or the site, had it requeued",
+}
 #: Ends that are no fault of the job: one that had not begun can begin elsewhere.
 _OF_THE_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"})
 #: As Slurm's own programs say on a node that a job took more memory than it may.
@@ -35,6 +45,12 @@ def leading(listed: list[Listed]) -> Listed | None:
 
 def is_waiting(listed: Listed) -> bool:
     return listed.state in WAITING
+
+
+def why_taken_back(states: list[str], node_is_down: bool) -> str:
+    """Why Slurm starts a job again by itself; empty where nothing tells."""
+    told = next((_TAKEN_BACK[state] for state in reversed(states) if state in _TAKEN_BACK), "")
+    return _TAKEN_BACK["NODE_FAIL"] if node_is_down else told
 
 
 def has_ended(listed: Listed) -> bool:

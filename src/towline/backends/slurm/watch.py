@@ -21,9 +21,11 @@ from towline.backends.slurm.verdicts import (
     never_began,
     took_too_much,
     was_refused,
+    why_taken_back,
 )
 from towline.errors import AgentError, HostError
 from towline.probes.slurm import ENDED, Listed, Site, why_waiting
+from towline.probes.slurm_places import place_of
 
 if TYPE_CHECKING:
     from towline.backends.slurm.queue import Queue
@@ -43,6 +45,8 @@ _RACE_S = 5.0
 #: is cancelled again and again is meant to be.
 _RESTARTED_S = 600.0
 _MOST_CANCELLED = 3
+#: Places in the queue change; that is asked for at most so often.
+_PLACES_S = 60.0
 #: Accounts that do not answer, or have not heard of an end, get so long.
 _ACCOUNTS_S = 600.0
 
@@ -58,6 +62,9 @@ class Watch:
         #: When the controller had been started, as it was first heard.
         self.booted = ""
         self._young, self._looked = False, -math.inf
+        #: Whose places were asked for, and when.
+        self._placed: set[str] = set()
+        self._placed_at = -math.inf
         self._wake = asyncio.Event()
 
     def learn(self, site: Site) -> None:
@@ -122,6 +129,7 @@ class Watch:
         late = await self._recall(link, asked, known)
         told = [handed for handed in asked if not self._is_late(handed, late)]
         over = [handed for handed in told if self._judge(handed, known[handed.key], began)]
+        await self._find_places(link, asked)
         await self._settle(link, over, known)
         await queue.cancel([handed for handed in asked if handed.stop and not handed.is_over])
 
@@ -199,6 +207,7 @@ class Watch:
             self.soon()
             return True
         handed.over_since = 0.0
+        self._note(handed, one)
         if is_waiting(one) and not handed.started:
             self.queue.tell(handed, why_waiting(one))
         elif is_waiting(one) and handed.begun_at < began - _RACE_S:
@@ -207,6 +216,36 @@ class Watch:
         elif not is_waiting(one) and len(handed.started) < handed.count:
             self.queue.tell(handed, f"Slurm starts it on {one.nodes or 'a node'}")
         return False
+
+    def _note(self, handed: Handed, one: Listed) -> None:
+        """What it is called there, and where it stands."""
+        facts = {"partition": one.partition, "account": one.account, "time_limit": one.time_limit}
+        self.queue.enter(handed, number=handed.id, **facts)
+        if is_waiting(one):
+            handed.word, handed.expected = one.reason, one.start_at()
+
+    async def _find_places(self, link: Link, asked: list[Handed]) -> None:
+        """Which each is of those that wait; asked seldom, since the answer may be long."""
+        waiting = [handed for handed in asked if handed.id and handed.word and not handed.started]
+        new = {handed.key for handed in waiting} - self._placed
+        if not new and (not waiting or time.monotonic() - self._placed_at < _PLACES_S):
+            return
+        self._placed_at = time.monotonic()
+        self._placed = {handed.key for handed in waiting}
+        pending = await self.queue.commands.list_pending(link)
+        for handed in waiting:
+            handed.place = place_of(handed.id, pending)
+
+    async def explain_requeue(self, link: Link, handed: Handed) -> None:
+        """Say why it was taken back, where Slurm knows."""
+        try:
+            states = await self.queue.commands.ends_before(link, handed.id)
+            nodes = await self.queue.commands.list_nodes(link)
+        except SlurmSilent:
+            return
+        down = any(node.name == handed.node and node.down for node in nodes)
+        if why := why_taken_back(states, down):
+            self.queue.enter(handed, requeued=why)
 
     async def _settle(self, link: Link, over: list[Handed], known: dict[str, list[Listed]]) -> None:
         """Look at the files once more; where they stay silent, Slurm's word is the last."""

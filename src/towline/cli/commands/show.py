@@ -7,6 +7,7 @@ import time
 from towline.cli.engine import Engine
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
+from towline.cli.queue_wording import options_text, prospects, queue_details, requeued
 from towline.cli.table import show_table
 from towline.cli.terminal import paint, printable, say, say_json
 from towline.cli.wording import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 tow show 12
 tow show last --json
+tow show 12 --script > job.sh
 tow show sweep.3
 """
 
@@ -36,13 +38,16 @@ tow show sweep.3
 def parser() -> Parser:
     parser = Parser(
         "show",
-        "[--json] JOB",
+        "[--json | --script] JOB",
         "Everything about one job: its command, its processes, what happened to it and when.\n"
         "Of a batch, what `tow batch show` tells.",
         EXAMPLES,
     )
     parser.add_job(or_batch=True)
     parser.add_json()
+    parser.add_argument(
+        "--script", action="store_true", help="print a job on a Slurm as a script for sbatch"
+    )
     return parser
 
 
@@ -58,11 +63,26 @@ def main(args: list[str]) -> int:
     if options.json:
         say_json(job)
         return 0
+    if options.script:
+        return _show_script(job)
     say("\n".join(_facts(job, time.time())))
     _show_processes(job.get("processes") or [])
     for entry in job.get("history") or []:
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["at"]))
         say(f"{paint(moment, 'dim', 1)}  {one_line(str(entry['text']))}")
+    return 0
+
+
+def _show_script(job: dict[str, Any]) -> int:
+    from towline.cli.sbatch_script import script
+    from towline.errors import UsageError
+
+    if not job.get("queue"):
+        raise UsageError(
+            f"job {job['id']} is not on a Slurm, so there is no script for sbatch",
+            hint=f"tow show {job['id']} has its command",
+        )
+    say("\n".join(map(printable, script(job).split("\n"))))
     return 0
 
 
@@ -79,6 +99,8 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
         "folder": original(job["folder"]),
         "cluster": shown_cluster(job["cluster"]),
         "machines": machines(job, most=20),
+        "Slurm": _in_queue(job),
+        "options": options_text(job),
         "request": job["request"],
         "priority": str(job.get("priority") or ""),
         "attempt": attempt,
@@ -103,6 +125,15 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
         *(f"    {hint}" for hint in hints(job)),
         *(f"  {name:<10} {printable(text)}" for name, text in facts.items() if text),
     ]
+
+
+def _in_queue(job: dict[str, Any]) -> str:
+    queue = job.get("queue") or {}
+    if not queue.get("number"):
+        return ""
+    now = time.time()
+    taken_back = [text] if (text := requeued(queue, now)) else []
+    return " · ".join([queue_details(job), *taken_back, *prospects(queue, now)])
 
 
 def sent(job: dict[str, Any]) -> str:

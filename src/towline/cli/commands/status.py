@@ -9,6 +9,7 @@ from towline.cli.batch_wording import machine_names, progress, state_of, took
 from towline.cli.client import with_query
 from towline.cli.engine import Engine
 from towline.cli.options import JOBS_HELP, Parser
+from towline.cli.queue_wording import prospects
 from towline.cli.table import LATE, Column, cut, fitted, plain_table, show_table, terminal_width
 from towline.cli.terminal import note, printable, say, say_json
 from towline.cli.wording import FINAL, STATE_COLOURS, ago, duration, ending, machines
@@ -119,11 +120,17 @@ def _job_row(job: dict[str, Any], now: float) -> list[Cell]:
         str(job["id"]),
         (job["state"], STATE_COLOURS.get(job["state"], "")),
         _short(job["title"]),
-        shown_cluster(job["cluster"]),
+        _where(job),
         machines(job),
         _when(job, now),
-        ending(job),
+        " · ".join(filter(None, (ending(job), *prospects(job.get("queue") or {}, now)))),
     ]
+
+
+def _where(job: dict[str, Any]) -> str:
+    """Its cluster, and its number in the queue of that."""
+    number = (job.get("queue") or {}).get("number")
+    return " · ".join(filter(None, (shown_cluster(job["cluster"]), number)))
 
 
 def _batch_row(batch: dict[str, Any], now: float) -> list[Cell]:

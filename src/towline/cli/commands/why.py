@@ -41,12 +41,32 @@ def main(args: list[str]) -> int:
         return 0
     text = str(answer["text"]) + silence(answer)
     say("\n".join(map(printable, text.splitlines())))
+    for line in _in_queue(answer):
+        say(line)
     machines = answer.get("machines") or []
     if machines:
         say("")
         rows = [[str(entry["machine"]), str(entry["reason"])] for entry in machines]
         show_table(["MACHINE", "REASON"], rows)
     return 0
+
+
+def _in_queue(answer: dict[str, Any]) -> list[str]:
+    """What the queue of its cluster says besides: its number there, its place, its prospects."""
+    queue = answer.get("queue") or {}
+    if not queue.get("number"):
+        return []
+    import time
+
+    from towline.cli.queue_wording import prospects, queue_details, queue_name, requeued
+    from towline.model.units import format_duration
+
+    now = time.time()
+    kind = queue_name(answer).partition(" ")[0]
+    lines = [f"{kind} calls it {printable(queue_details(answer))}"]
+    if queue.get("since"):
+        lines.append(f"it has waited for {format_duration(max(0.0, now - queue['since']))}")
+    return [*lines, *filter(None, [requeued(queue, now)]), *prospects(queue, now)]
 
 
 def _of_batch(engine: Engine, name: str) -> dict[str, Any]:

@@ -34,7 +34,6 @@ class SubmitFollow(Follow):
         self.cancelled = False
         #: The address of its TensorBoard here, once that is up.
         self.url = ""
-        self.machines: list[str] = []
 
     def run(self) -> int:
         if interactive():
@@ -61,8 +60,6 @@ class SubmitFollow(Follow):
                 self._show_url(header["service"]["url"])
             return False
         over = super()._show(header, blob)
-        if "job" in header:
-            self._show_machines(header["job"])
         if header.get("broken") is False and self.url:
             self._show_url(self.url)
         return over
@@ -71,12 +68,6 @@ class SubmitFollow(Follow):
         self.output.clear_bar()
         self.url = url
         tell("TensorBoard:", (url, "bold"))
-
-    def _show_machines(self, job: dict[str, Any]) -> None:
-        machines = job.get("machines") or []
-        if job["state"] == "running" and machines != self.machines:
-            self.machines = machines
-            note(f"job {job['id']} · {self.cluster} · runs on {', '.join(machines)}")
 
     def _ended(self, view: dict[str, Any]) -> int:
         code = super()._ended(view)

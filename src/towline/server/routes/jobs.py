@@ -80,6 +80,7 @@ def _follower(
         first_attempt,
         news=desk.services.news,
         silence=desk.silence,
+        standing=desk.standing,
     )
 
 
