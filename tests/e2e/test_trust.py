@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.jobs import complaint, configure, submit
+from e2e.jobs import complaint, configure, ended, show, submit, wait_for
 from testbed.hosts import Hosts
 from testbed.terminal import Terminal
 from testbed.tow import Tow
@@ -149,6 +149,48 @@ def test_wishes_are_shown_without_what_steers_the_terminal(tow: Tow) -> None:
     assert "\x1b" not in shown and "\r" not in shown and "evil" in shown
     found = tow.json("trust", "--show")
     assert found["trusted"] is False and "setup" in found["settings"]["defaults"]
+
+
+def test_two_projects_with_one_name_for_different_clusters_do_not_mix_their_jobs(
+    tow: Tow, tmp_path: Path
+) -> None:
+    folders = {name: tmp_path / name for name in ("one", "two")}
+    for name, folder in folders.items():
+        folder.mkdir()
+        text = f"[clusters.field]\nmachines = [{{ ssh = 'this', name = '{name}' }}]\n"
+        tow.trusting(text, folder)
+    first = submit(tow, "-c", "field", "sleep", "300", cwd=folders["one"])
+    wait_for(tow, first, "running")
+    said = complaint(tow("run", "-c", "field", "true", cwd=folders["two"]), 2)
+    assert "the cluster 'field' is another one" in said
+    assert all(str(folder / "towline.toml") in said for folder in folders.values())
+    assert tow("stop", str(first)).returncode == 0
+    ended(tow, first)
+    second = submit(tow, "-c", "field", "true", cwd=folders["two"])
+    assert ended(tow, second)["machines"] == ["two"]
+
+
+@pytest.mark.real
+def test_machine_with_a_new_address_is_the_new_one_once_no_job_needs_the_old(
+    tow: Tow, hosts: Hosts
+) -> None:
+    def points_to(host: str) -> None:
+        configure(tow, more=f"[clusters.lab]\nmachines = [{{ ssh = '{host}', name = 'gpu' }}]\n")
+
+    points_to("h1")
+    first = submit(tow, "-c", "lab", "sleep", "300")
+    wait_for(tow, first, "running")
+    points_to("h2")
+    for words in (["run", "-c", "lab", "true"], ["machines"]):
+        said = complaint(tow(*words), 2)
+        assert "'gpu' is h2 now, but jobs of yours still need it as h1" in said
+    assert show(tow, first)["state"] == "running"
+    assert tow("stop", str(first)).returncode == 0
+    ended(tow, first)
+    # Nothing was restarted in between.
+    assert tow("run", "-c", "lab", "hostname").stdout == "h2\n"
+    points_to("h1")
+    assert tow("run", "-c", "lab", "hostname").stdout == "h1\n"
 
 
 @pytest.mark.real

@@ -31,6 +31,7 @@ class Joined:
     def __init__(self) -> None:
         self.clusters: dict[str, list[Membership]] = {}
         self.drivers: dict[str, Any] = {}
+        self.members: dict[str, Membership] = {}
         self.report = print
 
     def join(self, cluster: str, members: Iterable[Membership]) -> None:

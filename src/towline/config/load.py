@@ -35,6 +35,11 @@ class Configuration:
     def with_sources(self, folder: str | None) -> tuple[Config, dict[str, str]]:
         return load_with_sources(self.user_file, folder, self.trusted)
 
+    def source_of(self, cluster: str, folder: str | None) -> str:
+        """The file that defines a cluster in a folder; the user's for one that none does."""
+        project = project_of(folder)
+        return project.file if cluster in project.raw.get("clusters", {}) else self.user_file
+
     def check(self, folder: str) -> None:
         """Whether a project's file could be used at all if it were trusted."""
         load_config(self.user_file, folder, anybody)

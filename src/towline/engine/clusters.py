@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -34,22 +34,37 @@ _NEVER_S = 1e9
 class Clusters:
     """The clusters the Engine knows; one is joined when a job or a question first names it."""
 
-    def __init__(self, machines: Machines, store: Store, paths: Paths) -> None:
+    def __init__(
+        self,
+        machines: Machines,
+        store: Store,
+        paths: Paths,
+        busy: Callable[[str], bool] = lambda cluster: False,
+    ) -> None:
         self.machines = machines
         self.store = store
         self.paths = paths
+        #: Whether a cluster has jobs that have not ended.
+        self.busy = busy
         self._joined: dict[str, bytes] = {}
+        #: Cluster -> the file that defines it, as far as it was joined by this Engine.
+        self._sources: dict[str, str] = {}
         self._remembered: dict[str, bytes] = {}
         #: Target as it is written -> where ssh really goes with it.
         self._real: dict[str, tuple[str, ...]] = {}
         self._questions = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
         self.slurm = Slurm(store.engine_id, machines.report, machines)
 
-    def join(self, name: str, cluster: MachinesCluster, config: Config) -> None:
-        """Connect to a cluster's machines, or bring what is known of them up to date."""
+    def join(self, name: str, cluster: MachinesCluster, config: Config, source: str = "") -> None:
+        """Connect to a cluster's machines, or bring what is known of them up to date.
+
+        `source` is the file that defines it: two projects may give one name to different clusters.
+        """
         body = msgspec.json.encode([cluster, config.aliases, config.engine.lost_after_s])
         if self._joined.get(name) == body:
             return
+        self._check_source(name, source)
+        self._let_go_of_moved(name, cluster)
         self._join(name, cluster, config.aliases, config.engine.lost_after_s)
         self._joined[name] = body
         self.store.remember_cluster(name, body)
@@ -70,10 +85,49 @@ class Clusters:
                 continue
             self._joined[name] = body
 
-    def join_slurm(self, name: str, cluster: SlurmCluster) -> Driver:
+    def _check_source(self, name: str, source: str) -> None:
+        if name.startswith((AD_HOC, AD_HOC_SLURM)):
+            return
+        before = self._sources.get(name, source)
+        if before != source and self.busy(name):
+            raise ConfigError(
+                f"{source}: the cluster {name!r} is another one in {before}, which has jobs now",
+                hint="give one of them another name, or wait until those jobs have ended",
+            )
+        self._sources[name] = source
+
+    def _let_go_of_moved(self, name: str, cluster: MachinesCluster) -> None:
+        """Close the connections to machines that have another address now under their name.
+
+        While jobs need one where it was it stays: else they would be looked for at the new one.
+        """
+        moved = []
+        for entry in cluster.entries():
+            known = self.machines.members.get(entry.label)
+            host = self._host(entry.label, entry.ssh)
+            if known is None or _place(known.host) == _place(host):
+                continue
+            others = known.clusters - {name}
+            if self.machines.drivers[entry.label].wanted or any(map(self.busy, others)):
+                raise _still_needed(entry.label, entry.ssh, known.host)
+            moved.append(entry.label)
+        for label in moved:
+            for other in self.machines.members[label].clusters:
+                self._joined.pop(other, None)
+            self.machines.members[label].clusters.clear()
+            self.machines.forget(label)
+
+    def join_slurm(self, name: str, cluster: SlurmCluster, source: str = "") -> Driver:
         """Connect to the access node of a Slurm."""
         body = msgspec.json.encode(cluster)
         if self._joined.get(name) != body:
+            self._check_source(name, source)
+            known = self.machines.members.get(name)
+            moved = known is not None and _place(known.host) != _place(self._host("", cluster.host))
+            if known is not None and moved and name in self.slurm.queues:
+                if self.slurm.queues[name].wanted or self.busy(name):
+                    raise _still_needed(name, cluster.host, known.host)
+                self.give_up(name)
             self._join_slurm(name, cluster)
             self._joined[name] = body
             self.store.remember_cluster(name, body)
@@ -189,6 +243,7 @@ class Clusters:
 
     def leave(self, name: str) -> None:
         self._joined.pop(name, None)
+        self._sources.pop(name, None)
         self.machines.leave(name)
         self.store.forget_cluster(name)
 
@@ -248,6 +303,20 @@ class Clusters:
             return LocalHost(label)
         destination, port = split_target(target)
         return SshHost(label, destination, port, self.paths.ssh_dir, key)
+
+
+def _place(host: Host) -> tuple[str, int | None]:
+    """Where a machine is, whatever it is called and whichever key opens it."""
+    return (host.destination, host.port) if isinstance(host, SshHost) else (THIS, None)
+
+
+def _still_needed(name: str, target: str, known: Host) -> ConfigError:
+    destination, port = _place(known)
+    before = destination if port is None else f"{destination}:{port}"
+    return ConfigError(
+        f"{name!r} is {target} now, but jobs of yours still need it as {before}",
+        hint="give the new one another name, or wait until those jobs have ended: tow status",
+    )
 
 
 def decoded(body: bytes) -> tuple[MachinesCluster, dict[str, str], float]:

@@ -34,7 +34,7 @@ class Desk:
         self.engine = engine
         self.machines = machines
         self.paths = paths
-        self.clusters = Clusters(machines, engine.store, paths)
+        self.clusters = Clusters(machines, engine.store, paths, self._has_jobs)
         self.forwards = Forwards(engine, machines)
         self.owner = getpass.getuser()
         #: Requests that are being answered.
@@ -81,6 +81,9 @@ class Desk:
         self.clusters.slurm.close()
         await self.machines.close()
         self.engine.close()
+
+    def _has_jobs(self, cluster: str) -> bool:
+        return any(job.spec.cluster == cluster for job in self.engine.core.jobs.values())
 
     # --- configuration -----------------------------------------------------------------------
 

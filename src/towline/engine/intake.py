@@ -94,14 +94,18 @@ class Intake:
         """Make sure a cluster's machines are (being) connected."""
         config = self.config(cwd, name)
         name, cluster = cluster_of(name, config)
-        return name, self.join_as(name, cluster, config)
+        return name, self.join_as(name, cluster, config, self.configuration.source_of(name, cwd))
 
-    def join_as(self, name: str, cluster: Cluster, config: Config) -> list[Driver]:
+    def join_as(
+        self, name: str, cluster: Cluster, config: Config, source: str = ""
+    ) -> list[Driver]:
+        """Join a cluster that is, or will be, defined by this file."""
+        source = source or self.configuration.user_file
         if isinstance(cluster, SlurmCluster):
-            return [self.clusters.join_slurm(name, cluster)]
+            return [self.clusters.join_slurm(name, cluster, source)]
         if not isinstance(cluster, MachinesCluster):
             return []
-        self.clusters.join(name, cluster, config)
+        self.clusters.join(name, cluster, config, source)
         return [self.machines.drivers[entry.label] for entry in cluster.entries()]
 
     async def submit(self, asks: Iterable[JobAsk], key: str = "") -> list[Job]:
@@ -163,7 +167,7 @@ class Intake:
         """The other clusters of machines that can take a job, as far as they answer soon."""
         config = self.config(cwd)
         clusters = {
-            name: self.join_as(name, cluster, config)
+            name: self.join(cwd, name)[1]
             for name, cluster in config.clusters.items()
             if name != spec.cluster and isinstance(cluster, MachinesCluster)
         }
