@@ -1,6 +1,7 @@
 """What ended jobs left behind goes, and nothing else does."""
 
 import os
+import re
 import sqlite3
 import time
 from contextlib import closing
@@ -30,8 +31,9 @@ def let_a_month_pass(tow: Tow, *roots: Path) -> None:
 
 
 def folders(root: Path) -> list[str]:
-    """The job folders on a machine, without the Engine's part of their names."""
-    return sorted(path.name.partition("-")[2] for path in (root / "jobs").iterdir())
+    """The job folders on a machine, without the Engine's and the random part of their names."""
+    names = (path.name.partition("-")[2] for path in (root / "jobs").iterdir())
+    return sorted(re.sub(r"-[0-9a-f]{8}-", "-", name) for name in names)
 
 
 def contents(root: Path) -> int:
@@ -41,7 +43,9 @@ def contents(root: Path) -> int:
 def test_nothing_goes_before_its_time(tow: Tow) -> None:
     (tow.folder / "main.sh").write_text("echo made > made")
     assert tow("run", "sh", "main.sh").returncode == 0
+    assert tow.json("gc")["machines"][0]["folders"] == 0
     assert tow("gc").stdout.splitlines()[-1] == "nothing went"
+    assert len(list((tow.home / "machine" / "jobs").rglob("src/made"))) == 1
     assert folders(tow.home / "machine") == ["1-1-0"]
     assert contents(tow.home / "machine") == 1
 

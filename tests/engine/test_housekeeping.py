@@ -39,6 +39,7 @@ class FakeMachine:
         self.error: HostError | None = None
         self.asked: list[str] = []
         self.sweeps: list[dict[str, Any]] = []
+        self.shrunk: list[str] = []
         self.link: FakeMachine | None = self
 
     async def reach(self, timeout_s: float, patient: bool) -> "FakeMachine":
@@ -63,6 +64,10 @@ class FakeMachine:
         for key in gone:
             del self.folders[key]
         return {"forgotten": gone}
+
+    def _shrink(self, keys: list[str]) -> dict[str, Any]:
+        self.shrunk += keys
+        return {"bytes": 0}
 
     def _sweep(self, **fields: Any) -> dict[str, Any]:
         self.sweeps.append(fields)
@@ -341,5 +346,30 @@ def test_nothing_happens_by_itself_when_switched_off_or_not_connected(play: Play
         house.machine.link = None
         await house.housekeeping.look()
         assert house.machine.asked == []
+
+    play(scenario)
+
+
+def test_everything_that_is_home_goes_when_that_is_asked_for(play: Play) -> None:
+    async def scenario(house: House) -> None:
+        gone = [house.add_job(0.001), house.add_job(0.0, results="/home/me/job_results/2")]
+        kept = [house.add_job(None), house.add_job(3, results=WANTED)]
+        kept.append(house.add_job(3, results="not fetched: no room"))
+        done = await house.housekeeping.clean(dry_run=False, everything=True)
+        assert done["machines"][0]["jobs"] == gone
+        assert house.jobs_there() == kept
+
+    play(scenario)
+
+
+def test_what_stays_shrinks_once_it_is_home(play: Play) -> None:
+    async def scenario(house: House) -> None:
+        home = house.add_job(1, results="/home/me/job_results/1")
+        house.add_job(None)
+        house.add_job(1, results=WANTED)
+        await house.housekeeping.clean(dry_run=True)
+        assert house.machine.shrunk == []
+        await house.housekeeping.clean(dry_run=False)
+        assert house.machine.shrunk == [house.key(home)]
 
     play(scenario)

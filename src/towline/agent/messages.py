@@ -219,6 +219,17 @@ class _Swept(Struct):
     bytes: Count
 
 
+class _Shrunk(Struct):
+    bytes: Count
+
+
+class _Disk(Struct):
+    jobs: Count
+    folders: Count
+    contents: Count
+    free: Count
+
+
 class _Forgotten(Struct):
     forgotten: list[str]
 
@@ -265,6 +276,8 @@ _ANSWERS: dict[str, type] = {
     "sizes": _Sizes,
     "sweep": _Swept,
     "forget": _Forgotten,
+    "shrink": _Shrunk,
+    "disk": _Disk,
 }
 _EVENTS: dict[str, type] = {"jobs": _Jobs, "probe": _Raw, "handed": _News}
 

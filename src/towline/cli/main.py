@@ -22,6 +22,7 @@ COMMANDS = {
         "attach": "follow a job again, from the start of its output",
         "stop": "stop jobs",
         "retry": "run ended jobs again",
+        "rm": "forget ended jobs, and what is kept of them on machines",
     },
     "Look": {
         "status": "list jobs and where they stand",

@@ -20,6 +20,8 @@ class Rules(Struct, frozen=True):
 
     after_s: float
     keep_bytes: float
+    #: What ended within this time stays in any case.
+    recent_s: float = RECENT_S
 
 
 class Folder(Struct, frozen=True):
@@ -59,13 +61,17 @@ def is_ours(key: str, job: Job | None, engine: str, earlier: Mapping[int, Collec
     return token == now or token in earlier.get(job.id, ())
 
 
-def may_go(job: Job | None, now: float) -> bool:
+def is_home(job: Job | None) -> bool:
     """True once a job has ended and nothing of it is still to come home."""
     if job is None or not job.state.final or job.ended is None:
         return False
     # Either nothing was to come home, or it says where it is; other words say why it is not.
-    at_home = not job.results or job.results.startswith("/")
-    return at_home and now - job.ended > RECENT_S
+    return not job.results or job.results.startswith(("/", "\0"))
+
+
+def may_go(job: Job | None, now: float, recent_s: float = RECENT_S) -> bool:
+    """True if it is home, and nobody is likely to look into it any more."""
+    return is_home(job) and job is not None and now - (job.ended or 0.0) > recent_s
 
 
 def folders_to_remove(
@@ -86,7 +92,7 @@ def folders_to_remove(
     ended_at = {
         number: jobs[number].ended or 0.0
         for number, some in whole.items()
-        if may_go(jobs.get(number), now) and all(folder.ended for folder in some)
+        if may_go(jobs.get(number), now, rules.recent_s) and all(folder.ended for folder in some)
     }
     going: list[Folder] = []
     for number in sorted(ended_at, key=lambda number: (ended_at[number], number)):
@@ -95,6 +101,21 @@ def folders_to_remove(
         going += whole[number]
         left -= sum(folder.bytes for folder in whole[number])
     return going
+
+
+def folders_to_shrink(
+    folders: Iterable[Folder],
+    jobs: Mapping[int, Job],
+    engine: str,
+    earlier: Mapping[int, Collection[str]],
+) -> list[Folder]:
+    """Those that need no longer hold what the job was sent."""
+    found = []
+    for folder in folders:
+        job = jobs.get(job_of(folder.key, engine) or 0)
+        if folder.ended and is_home(job) and is_ours(folder.key, job, engine, earlier):
+            found.append(folder)
+    return found
 
 
 def is_due(last: float, now: float, idle: bool) -> bool:

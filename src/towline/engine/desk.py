@@ -16,6 +16,7 @@ from towline.engine.engine import Engine, request_of
 from towline.engine.forwards import Forwards
 from towline.engine.housekeeping import Housekeeping
 from towline.engine.intake import Intake
+from towline.engine.removing import Removing
 from towline.engine.results import Results
 from towline.engine.services import Services
 from towline.engine.versions import Versions
@@ -45,6 +46,7 @@ class Desk:
         self.batches = Batches(engine)
         self.results = Results(engine, machines, paths.home)
         self.versions = Versions(engine, self.intake, machines.blobs)
+        self.removing = Removing(engine, machines)
         self.housekeeping = Housekeeping(engine, machines, self.clusters, paths, self.is_idle)
         self.backends = Backends(machines, {"slurm": self.clusters.slurm})
         engine.backend = self.backends

@@ -19,7 +19,15 @@ from towline.backends.machines import Machines
 from towline.config.load import load_config
 from towline.config.paths import Paths
 from towline.config.settings import CleanupSettings
-from towline.core.garbage import DAY_S, Folder, Rules, folders_to_remove, is_due, job_of
+from towline.core.garbage import (
+    DAY_S,
+    Folder,
+    Rules,
+    folders_to_remove,
+    folders_to_shrink,
+    is_due,
+    job_of,
+)
 from towline.engine.cleaned import note_cleaned
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
@@ -78,14 +86,20 @@ class Housekeeping:
 
     # --- when asked --------------------------------------------------------------------------
 
-    async def clean(self, dry_run: bool) -> dict[str, Any]:
-        """Every machine that was ever used, and this machine's own copies."""
+    async def clean(self, dry_run: bool, everything: bool = False) -> dict[str, Any]:
+        """Every machine that was ever used, and this machine's own copies.
+
+        `everything` is all that is home, however little time ago.
+        """
         settings = load_config(self.paths.config_file).cleanup
+        rules = _rules(settings)
+        if everything:
+            rules = Rules(after_s=-1.0, keep_bytes=0.0, recent_s=-1.0)
         unknown = {n for n in self.engine.store.clusters() if not self.clusters.knows(n)}
         self.clusters.rejoin(unknown)
         async with self._alone:
             drivers = list(self.machines.drivers.values())
-            work = [self._clean_machine(driver, settings, dry_run) for driver in drivers]
+            work = [self._clean_machine(driver, rules, dry_run) for driver in drivers]
             removed = await asyncio.gather(*work)
             blobs = await self._clean_here(dry_run)
         return {
@@ -94,13 +108,11 @@ class Housekeeping:
             "here": {"blobs": len(blobs), "bytes": sum(blobs)},
         }
 
-    async def _clean_machine(
-        self, driver: Driver, settings: CleanupSettings, dry_run: bool
-    ) -> Removed:
+    async def _clean_machine(self, driver: Driver, rules: Rules, dry_run: bool) -> Removed:
         removed = Removed(driver.name, [])
         try:
             link = await driver.reach(_REACH_S, patient=False)
-            going, total = await self._folders(link, settings)
+            going, shrinking, total = await self._folders(link, rules)
             if not dry_run:
                 await self._sync_results(going)
                 going = await _forget(link, going)
@@ -108,9 +120,10 @@ class Housekeeping:
             self._count(removed, going)
             if not dry_run:
                 await note_cleaned(self.engine, removed.jobs, driver.name)
-            unused_s = max(settings.after_days * DAY_S, _IN_FLIGHT_S)
+                removed.bytes += await _shrink(link, shrinking)
+            unused_s = max(rules.after_s, _IN_FLIGHT_S)
             without = [folder.key for folder in going] if dry_run else []
-            keep = max(0.0, settings.keep_mb * 1024 * 1024 - (total - removed.bytes))
+            keep = max(0.0, rules.keep_bytes - (total - removed.bytes))
             wish: dict[str, Any] = {"unused_s": unused_s, "full_s": _IN_FLIGHT_S, "keep": keep}
             swept, _ = await link.ask("sweep", dry=dry_run, without=without, **wish)
             removed.snapshots, removed.blobs = swept["snapshots"], swept["blobs"]
@@ -134,8 +147,8 @@ class Housekeeping:
         removed.folders = len(going)
         removed.bytes = sum(folder.bytes for folder in going)
 
-    async def _folders(self, link: Link, settings: CleanupSettings) -> tuple[list[Folder], int]:
-        """The job folders on a machine that may go, and the bytes of all of them."""
+    async def _folders(self, link: Link, rules: Rules) -> tuple[list[Folder], list[Folder], int]:
+        """The job folders on a machine that may go or shrink, and the bytes of all of them."""
         engine_id = self.engine.store.engine_id
         folders: list[Folder] = []
         jobs: dict[int, Job] = {}
@@ -147,13 +160,15 @@ class Housekeeping:
             jobs |= self._jobs({job_of(folder.key, engine_id) for folder in some} - jobs.keys())
             more = answer["more"]
             after = some[-1].key if some else ""
-        rules = Rules(settings.after_days * DAY_S, settings.keep_mb * 1024 * 1024)
         # While it was measured, a job may have been tried again.
         jobs |= {n: job for n, job in self.engine.core.jobs.items() if n in jobs}
         earlier = self.engine.store.earlier_tokens(jobs)
         now = self.engine.clock()
         going = folders_to_remove(folders, jobs, engine_id, now, rules, earlier)
-        return going, sum(folder.bytes for folder in folders)
+        gone = {folder.key for folder in going}
+        stay = [folder for folder in folders if folder.key not in gone]
+        shrinking = folders_to_shrink(stay, jobs, engine_id, earlier)
+        return going, shrinking, sum(folder.bytes for folder in folders)
 
     def _jobs(self, numbers: set[int | None]) -> dict[int, Job]:
         known = self.engine.core.jobs
@@ -195,7 +210,7 @@ class Housekeeping:
         async with self._alone:
             for driver in list(self.machines.drivers.values()):
                 if driver.link is not None and self._is_due(driver.name):
-                    await self._clean_machine(driver, settings, dry_run=False)
+                    await self._clean_machine(driver, _rules(settings), dry_run=False)
             if self._is_due(_HERE):
                 await self._clean_here(dry_run=False)
 
@@ -221,6 +236,20 @@ class Housekeeping:
         with open(beside, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(msgspec.json.encode(diary))
         os.replace(beside, self._diary)
+
+
+def _rules(settings: CleanupSettings) -> Rules:
+    return Rules(settings.after_days * DAY_S, settings.keep_mb * 1024 * 1024)
+
+
+async def _shrink(link: Link, folders: list[Folder]) -> int:
+    """Leave only what the jobs made; the bytes that went."""
+    freed = 0
+    for at in range(0, len(folders), _MANY):
+        keys = [folder.key for folder in folders[at : at + _MANY]]
+        answer, _ = await link.ask("shrink", keys=keys)
+        freed += answer["bytes"]
+    return freed
 
 
 async def _forget(link: Link, going: list[Folder]) -> list[Folder]:

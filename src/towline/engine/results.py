@@ -25,6 +25,7 @@ from towline.engine.placing import (
     remove_parts,
 )
 from towline.engine.settling import Settling
+from towline.engine.shrinking import Shrinking
 from towline.errors import HostError, TowlineError, UsageError
 from towline.model.job import WANTED, Job
 from towline.model.odd_text import keepable, original
@@ -49,6 +50,7 @@ class Results:
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._writers = ThreadPoolExecutor(_THREADS, thread_name_prefix="results")
         self.settling = Settling(self._writers)
+        self.shrinking = Shrinking(engine, machines)
         engine.on_end = self._ended
         engine.bring_home = self.put_said
 
@@ -68,6 +70,8 @@ class Results:
             # It came with the news of its end.
             stem = os.path.splitext(original(job.results))[0]
             self.settling.soon((f"{stem}.out", f"{stem}.err"))
+        if job.results != WANTED:
+            self.shrinking.soon(job)
         self.fetch_soon(job)
 
     def fetch_soon(self, job: Job) -> None:
@@ -87,6 +91,7 @@ class Results:
         for task in list(self._fetching.values()):
             task.cancel()
         self.settling.close()
+        self.shrinking.close()
         self._writers.shutdown(wait=False, cancel_futures=True)
 
     async def _fetch_patiently(self, job_id: int) -> None:
@@ -122,6 +127,8 @@ class Results:
             results = keepable(f"{NOT_FETCHED}{fetched.obstacle()}")
         remarks = fetched.remarks()
         await self.engine.note_results(job, results, remarks, brought.encoded())
+        if not fetched.in_the_way:
+            self.shrinking.soon(job)
 
     # --- one job -----------------------------------------------------------------------------
 

@@ -33,11 +33,7 @@ class WhatsFree:
 
     async def of_clusters(self, cwd: str | None, cluster: str | None) -> list[View]:
         """Those of all clusters, or of one."""
-        config = self.intake.config(cwd, cluster)
-        names = [cluster_of(cluster, config)[0]] if cluster else list(config.clusters)
-        drivers: dict[str, Driver] = {}
-        for name in names:
-            drivers |= {driver.name: driver for driver in self.intake.join(cwd, name)[1]}
+        drivers = self._drivers(cwd, cluster)
         tries = [
             driver.reach(_LOOK_AGAIN_S if driver.error else _LOOK_S, patient=False)
             for driver in drivers.values()
@@ -45,6 +41,18 @@ class WhatsFree:
         ]
         await asyncio.gather(*tries, return_exceptions=True)
         return await self.behind(drivers.values())
+
+    def machine_names(self, cwd: str | None, cluster: str | None) -> list[str]:
+        """The machines and access nodes of all clusters, or of one."""
+        return list(self._drivers(cwd, cluster))
+
+    def _drivers(self, cwd: str | None, cluster: str | None) -> dict[str, Driver]:
+        config = self.intake.config(cwd, cluster)
+        names = [cluster_of(cluster, config)[0]] if cluster else list(config.clusters)
+        drivers: dict[str, Driver] = {}
+        for name in names:
+            drivers |= {driver.name: driver for driver in self.intake.join(cwd, name)[1]}
+        return drivers
 
     async def behind(self, drivers: Iterable[Driver]) -> list[View]:
         """What does the work: the machines themselves, or the nodes behind an access node."""

@@ -103,6 +103,11 @@ class BatchRows:
             self._db.execute(_TELL.format(marks), (now, *values))
             return self._db.execute(_AGAIN.format(marks), values).rowcount
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Their rows are gone."""
+        for name in names:
+            self._known.pop(name, None)
+
     def _write(self, batch: Batch) -> None:
         self._db.execute(
             "INSERT OR REPLACE INTO batches VALUES (?,?,?,?)",

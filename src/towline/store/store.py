@@ -19,6 +19,7 @@ import msgspec
 from towline.errors import EngineError
 from towline.model.job import Attempt, Job
 from towline.store.batches import BatchRows
+from towline.store.forgetting import forget_jobs, last_id
 from towline.store.migrations import MIGRATIONS, migrate, schema_version
 from towline.store.rows import (
     FIELDS,
@@ -65,7 +66,7 @@ class Store:
         #: What is remembered of batches.
         self.batches = BatchRows(self._db, self._reader, self.transaction)
         self.engine_id = self._meta("engine", lambda: secrets.token_hex(4))
-        self._next_id = self._db.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()[0] + 1
+        self._next_id = last_id(self._db) + 1
 
     def close(self) -> None:
         self._reader.close()
@@ -180,6 +181,12 @@ class Store:
         with self.transaction():
             self._db.execute("DELETE FROM services WHERE job=?", (job,))
 
+    def forget(self, ids: Iterable[int], batches: Collection[str] = ()) -> None:
+        """Jobs and batches that are not to be remembered any more."""
+        with self.transaction():
+            forget_jobs(self._db, ids, batches)
+        self.batches.forget(batches)
+
     def _meta(self, key: str, make: Callable[[], str]) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
         if row:
@@ -202,6 +209,11 @@ class Store:
             "SELECT body FROM attempts WHERE job=? AND number=?", (job_id, number)
         ).fetchone()
         return decode_attempt(row[0]) if row else None
+
+    def attempts(self, job_id: int) -> list[Attempt]:
+        """Those of a job that others followed."""
+        rows = self._reader.execute("SELECT body FROM attempts WHERE job=?", (job_id,))
+        return [decode_attempt(body) for (body,) in rows]
 
     def earlier_tokens(self, ids: Iterable[int]) -> dict[int, set[str]]:
         """Of attempts that others followed, by their job."""

@@ -323,6 +323,10 @@ class Jobs:
             raise Refusal("unknown_job", "no job %s on this machine" % key)
         return state != "ended"
 
+    def has_company(self, key):
+        """True while it runs, or a command runs beside it."""
+        return any(other == key or other.startswith(key + ".") for other in self.jobs)
+
     def running(self):
         return [job for job in self.jobs.values() if job.pid]
 

@@ -74,7 +74,8 @@ class Agent:
         table = {operation.__name__: operation for operation in operations}
         table.update(Files(self.home).operations())
         table.update(self.handing().operations())
-        table.update(Sweeping(self.loop, self.home, self.reply, self.refuse).operations(table))
+        sweeping = Sweeping(self.loop, self.home, self.reply, self.refuse, jobs.has_company)
+        table.update(sweeping.operations(table))
         return table
 
     def handing(self):

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any
 
-from . import leftovers, record, repacking, trees, versions
+from . import leftovers, record, repacking, shrinking, trees, versions
 from .blobs import freshen
 from .home import HASH, checked_key
 from .refusal import Refusal
@@ -24,8 +24,10 @@ BLOCK = 512
 
 
 class Sweeping:
-    def __init__(self, loop, home, reply, refuse):
+    def __init__(self, loop, home, reply, refuse, is_busy=lambda key: False):
         self.loop = loop
+        #: Tells whether a command is running in the folder of a job.
+        self.is_busy = is_busy
         self.home = home
         self.reply = reply
         self.refuse = refuse
@@ -39,6 +41,7 @@ class Sweeping:
     def operations(self, others):
         """Our operations, and those of `others` that tell what is in use."""
         table = {"sizes": self.sizes, "sweep": self.sweep}
+        table.update({"shrink": self.shrink, "disk": self.disk})
         table["start"] = noting(self.note_jobs, others["start"])
         for name in ("have_snapshot", "snapshot"):
             table[name] = noting(self.note_snapshot, others[name])
@@ -118,7 +121,30 @@ class Sweeping:
             yield
         return {"folders": found, "more": more}
 
+    def disk(self, request, _blob):
+        """How much all of ours takes, and how much is free."""
+        self.begin(request["id"], self.all_of_it())
+
+    def all_of_it(self):
+        space = os.statvfs(self.home.root)
+        jobs = yield from disk_use(self.home.jobs)
+        jobs += yield from disk_use(self.home.records)
+        total = yield from disk_use(self.home.root)
+        return {
+            "jobs": jobs,
+            "folders": len(os.listdir(self.home.jobs)),
+            "contents": max(0, total - jobs),
+            "free": space.f_bavail * space.f_frsize,
+        }
+
     # Away with it
+
+    def shrink(self, request, _blob):
+        """Reduce the folders of jobs that have ended to what they made."""
+        keys = [checked_key(key) for key in request.get("keys") or ()]
+        for key in keys:
+            self.known.pop(key, None)
+        self.begin(request["id"], shrinking.shrunk(self.home, keys, self.is_busy))
 
     def sweep(self, request, _blob):
         """Remove snapshots and contents unused for `unused_s`; `dry` only counts them.

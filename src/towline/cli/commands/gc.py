@@ -15,17 +15,23 @@ if TYPE_CHECKING:
 EXAMPLES = """
 tow gc --dry-run
 tow gc
+tow gc --all
 """
 
 
 def parser() -> Parser:
     parser = Parser(
         "gc",
-        "[--dry-run] [--json]",
+        "[--all] [--dry-run] [--json]",
         "Remove what is no longer needed: the folders of jobs that ended long ago, and contents\n"
         "that no job refers to. Never what has not ended or has results that are not home yet.\n"
         "This happens by itself once a day; [cleanup] in the configuration says after how long.",
         EXAMPLES,
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="the folders of all jobs that have ended and whose results are home, now",
     )
     parser.add_argument("--dry-run", action="store_true", help="only show what would go")
     parser.add_json()
@@ -34,7 +40,8 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    done = Engine().call("POST", "/v1/gc", {"dry_run": options.dry_run}, repeat=True)
+    wish = {"dry_run": options.dry_run, "everything": options.all}
+    done = Engine().call("POST", "/v1/gc", wish, repeat=True)
     silent = [machine for machine in done["machines"] if machine["error"]]
     if options.json:
         say_json(done)

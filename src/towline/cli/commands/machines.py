@@ -6,11 +6,12 @@ from towline.cli.client import with_query
 from towline.cli.engine import Engine
 from towline.cli.here import this_folder
 from towline.cli.options import Parser
-from towline.cli.terminal import say, say_json
+from towline.cli.terminal import printable, say, say_json, tell
 
 EXAMPLES = """
 tow machines
 tow machines -c lab
+tow machines --disk
 tow machines --json | jq '.machines[] | select(.state == "offline")'
 """
 
@@ -24,12 +25,17 @@ def parser() -> Parser:
         EXAMPLES,
     )
     parser.add_argument("-c", "--cluster", metavar="NAME", help="only machines of this cluster")
+    parser.add_argument(
+        "--disk", action="store_true", help="what Towline takes on their disks, and what is free"
+    )
     parser.add_json()
     return parser
 
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
+    if options.disk:
+        return _disk(options.cluster, options.json)
     target = with_query("/v1/machines", cwd=this_folder(), cluster=options.cluster)
     answer = Engine().call("GET", target)
     if options.json:
@@ -41,3 +47,29 @@ def main(args: list[str]) -> int:
 
         show_machines(answer["machines"])
     return 0
+
+
+def _disk(cluster: str | None, json: bool) -> int:
+    """What is used on each machine; measuring it takes a moment."""
+    answer = Engine().call("GET", with_query("/v1/disk", cwd=this_folder(), cluster=cluster))
+    silent = [machine for machine in answer["machines"] if "error" in machine]
+    if json:
+        say_json(answer)
+        return 1 if silent else 0
+    from towline.cli.table import show_table
+    from towline.cli.wording import size
+
+    rows = [
+        [
+            printable(machine["machine"]),
+            str(machine["folders"]),
+            *(size(machine[figure]) for figure in ("jobs", "contents", "free")),
+        ]
+        for machine in answer["machines"]
+        if "error" not in machine
+    ]
+    if rows:
+        show_table(["MACHINE", "JOB FOLDERS", "THEIR SIZE", "CONTENTS", "FREE"], rows)
+    for machine in silent:
+        tell(("tow:", "red"), printable(machine["error"]))
+    return 1 if silent else 0

@@ -1,0 +1,60 @@
+"""Once the results of a job are home, its folder over there shrinks to what it made."""
+
+import asyncio
+import logging
+
+from towline.backends.machines import Machines
+from towline.engine.engine import Engine
+from towline.errors import AgentError, HostError
+from towline.model.job import Job, key_of
+
+log = logging.getLogger("towline")
+
+#: Nothing more came home for so long: now there is time for it.
+_CALM_S = 5.0
+_MANY = 500
+
+
+class Shrinking:
+    def __init__(self, engine: Engine, machines: Machines, calm_s: float = _CALM_S) -> None:
+        self.engine = engine
+        self.machines = machines
+        self.calm_s = calm_s
+        #: Machine -> the folders that are to shrink there.
+        self._keys: dict[str, list[str]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def soon(self, job: Job) -> None:
+        """All that is wanted of this job is home."""
+        if job.attempt is None or not job.spec.snapshot or job.spec.in_place:
+            return
+        engine_id = self.engine.store.engine_id
+        for rank, slot in enumerate(job.attempt.placement):
+            key = key_of(engine_id, job.id, job.attempt, rank)
+            self._keys.setdefault(slot.machine, []).append(key)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self.calm_s, self._start)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._shrink())
+
+    async def _shrink(self) -> None:
+        """Machines that are away are left to housekeeping."""
+        try:
+            while self._keys:
+                name, keys = self._keys.popitem()
+                driver = self.machines.drivers.get(name)
+                for at in range(0, len(keys), _MANY):
+                    if driver is not None and driver.link is not None:
+                        await driver.link.ask("shrink", keys=keys[at : at + _MANY])
+        except (HostError, AgentError) as error:
+            log.info("job folders stay as they are for now: %s", error.text)
