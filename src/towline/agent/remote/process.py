@@ -8,6 +8,8 @@ from .machine import read_text
 
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 SIGNALS = [number for number in range(1, signal.NSIG) if number not in (9, 19, 32, 33)]
+#: Too many processes or files, no memory, or the program is just being written.
+NOT_NOW = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
 CAN_SPAWN = hasattr(os, "posix_spawn")
 
 #: First, where a login there gives more than we have, a shell becomes one that logged in. What
@@ -93,6 +95,13 @@ def without_terminal(argv):
     return argv[:-4] + [b"bash", b"--norc", b"-c", WITHOUT_TERMINAL.encode(), argv[-1]]
 
 
+class NotNow(CannotStart):
+    """Nothing is wrong with the command: the machine cannot start any just now."""
+
+    def __init__(self, problem):
+        super().__init__("void", None, "nothing starts here just now: %s" % problem.strerror)
+
+
 def with_setup(argv, setup, mark, environ, given=None):
     """The command line that runs `setup` in a shell first, then becomes `argv`.
 
@@ -173,6 +182,8 @@ def start(argv, environ, stdin, stdout, stderr):
 
 
 def why_not(problem, place):
+    if problem.errno in NOT_NOW:
+        return NotNow(problem)
     name = place.decode("utf-8", "replace")
     if problem.errno == errno.ENOENT:
         first = read_text(place).split("\n", 1)[0][:200]
@@ -206,7 +217,12 @@ def launch(place, argv, environ, stdin, stdout, stderr):
 def fork_and_exec(place, argv, environ, stdin, stdout, stderr):
     """As posix_spawn does: a failed exec is raised here, in the parent."""
     told, tell = os.pipe()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(told)
+        os.close(tell)
+        raise
     if pid == 0:
         try:
             become(place, argv, environ, stdin, stdout, stderr)

@@ -12,6 +12,9 @@ from .services import Services
 TELL_START_AFTER_S = 0.02
 #: Often enough for a stop that comes from another machine.
 LOOK_EVERY_S = 5.0
+#: So long a machine may have no room for another process before the job goes back into the queue.
+PATIENCE_S = 30.0
+TRY_AGAIN_S = 0.2
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -60,10 +63,24 @@ class Run:
         # Programs that trust these would otherwise work in the submitter's folder.
         environ[b"PWD"] = os.fsencode(folder)
         environ.pop(b"OLDPWD", None)
-        self.note(spawning=time.time(), **boss.who_we_are())
-        self.pid = process.start(argv, environ, boss.null, self.out, self.err)
+        self.pid = self.spawn(argv, environ)
         self.started = time.time()
         self.services = Services(self, environ)
+
+    def spawn(self, argv, environ):
+        """The pid of the command; where nothing starts for a moment, it is tried again."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            self.note(spawning=time.time(), **self.boss.who_we_are())
+            try:
+                return process.start(argv, environ, self.boss.null, self.out, self.err)
+            except process.NotNow:
+                del self.about["spawning"]
+                self.note()
+                if time.monotonic() > until:
+                    raise
+            self.boss.wait(TRY_AGAIN_S)
+            self.boss.pause()
 
     def began(self):
         start = descendants.start_of(self.pid)

@@ -340,4 +340,6 @@ def trouble(problem):
     """The ending of a job that could not even be prepared."""
     if problem.errno in NO_SPACE:
         return endings.ending("no_space", "no space left on the machine: %s" % problem)
+    if problem.errno in process.NOT_NOW:
+        return endings.ending("void", "nothing starts here just now: %s" % problem)
     return endings.ending("snapshot", "the job's folder could not be made: %s" % problem)
