@@ -100,6 +100,20 @@ def test_a_dirty_tree_is_recorded_beside_the_branches_and_nothing_else_changes(r
     assert "towline" not in git(remote, "for-each-ref")
 
 
+def test_change_in_the_second_of_the_commit_is_recorded(repo: Path) -> None:
+    file, index = repo / "a.txt", repo / ".git" / "index"
+    git(repo, "config", "core.trustctime", "false")
+    then = 1_700_000_000
+    os.utime(file, (then, then))
+    git(repo, "update-index", "--refresh")
+    file.write_text("two\n")
+    for path in (file, index):
+        os.utime(path, (then, then))
+    recorded = record(str(repo), "x", NOW)
+    assert recorded.changed == (("M", "a.txt"),)
+    assert git(repo, "show", f"{recorded.branch}:a.txt") == "two\n"
+
+
 def test_same_dirty_tree_again_has_the_same_record(repo: Path) -> None:
     make_dirty(repo)
     first = record(str(repo), "python a.py", NOW)

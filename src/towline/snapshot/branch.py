@@ -143,7 +143,8 @@ def _tree(root: str, changed: list[tuple[str, str]]) -> str:
         index = os.path.join(beside, "index")
         present = os.path.join(root, _git(root, "rev-parse", "--git-path", "index").strip())
         if os.path.exists(present):
-            shutil.copyfile(present, index)
+            # With its time, by which git tells files that were changed right after it was written.
+            shutil.copy2(present, index)
         paths = "".join(f"{path.rstrip('/')}\0" for _, path in changed)
         # Through the filters of .gitattributes, as `git add` would: LFS files become pointers here.
         _git(
