@@ -214,13 +214,9 @@ class _Sizes(Struct):
 
 
 class _Swept(Struct):
-    snapshots: Count
-    blobs: Count
     bytes: Count
-
-
-class _Shrunk(Struct):
-    bytes: Count
+    snapshots: Count = 0
+    blobs: Count = 0
 
 
 class _Disk(Struct):
@@ -276,7 +272,7 @@ _ANSWERS: dict[str, type] = {
     "sizes": _Sizes,
     "sweep": _Swept,
     "forget": _Forgotten,
-    "shrink": _Shrunk,
+    "shrink": _Swept,
     "disk": _Disk,
 }
 _EVENTS: dict[str, type] = {"jobs": _Jobs, "probe": _Raw, "handed": _News}
