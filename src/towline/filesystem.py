@@ -15,9 +15,10 @@ from typing import Any
 from fsspec import AbstractFileSystem
 from fsspec.spec import AbstractBufferedFile
 
-from towline.cli.client import Gone, with_query
+from towline.cli.client import Gone, Reply, with_query
 from towline.cli.engine import MOST_TRIES, Engine
 from towline.cli.jobs import job_number
+from towline.cli.read_ahead import ReadAhead
 from towline.errors import TowlineError
 
 log = logging.getLogger("towline")
@@ -65,7 +66,7 @@ class TowFileSystem(AbstractFileSystem):
             content: bytes = super().cat_file(path, start, end, **options)
             return content
         path = self._strip_protocol(path)
-        with _told_as_os_error(path):
+        with told_as_os_error(path):
             return self._read(*self._place(path), start or 0, end)
 
     def _open(
@@ -78,7 +79,7 @@ class TowFileSystem(AbstractFileSystem):
     ) -> "TowFile":
         if mode != "rb":
             self._refuse(path)
-        with _told_as_os_error(path):
+        with told_as_os_error(path):
             # `last` may mean another job before the file is closed.
             job, inside = self._place(path)
         path = f"{job}/{inside}"
@@ -91,7 +92,7 @@ class TowFileSystem(AbstractFileSystem):
         )
 
     def _jobs(self) -> list[dict[str, Any]]:
-        with _told_as_os_error(""):
+        with told_as_os_error(""):
             answer = self._engine.call("GET", with_query("/v1/jobs", all=1, limit=LOOK_BACK))
         return [_described(str(job["id"]), {"kind": "dir"}) for job in answer["jobs"]]
 
@@ -109,15 +110,12 @@ class TowFileSystem(AbstractFileSystem):
 
     def _followed(self, path: str, entry: dict[str, Any]) -> dict[str, Any]:
         """An entry of a folder; a link is shown as what it leads to, unless that is outside."""
-        if entry["kind"] == "link":
-            try:
-                return {**self.info(path), "islink": True}
-            except OSError:
-                pass
+        if entry["kind"] == "link" and entry.get("leads_to"):
+            return {**_described(path, entry["leads_to"]), "islink": True}
         return _described(path, entry)
 
     def _ask(self, what: str, path: str) -> dict[str, Any]:
-        with _told_as_os_error(path):
+        with told_as_os_error(path):
             job, inside = self._place(path)
             answer: dict[str, Any] = self._engine.call(
                 "GET", with_query(f"/v1/jobs/{job}/{what}", path=inside)
@@ -127,6 +125,17 @@ class TowFileSystem(AbstractFileSystem):
     def _place(self, path: str) -> tuple[int, str]:
         job, _, inside = path.partition("/")
         return job_number(self._engine, job), inside
+
+    def reader(self, path: str) -> ReadAhead:
+        """Reads one file, mostly from front to back."""
+        with told_as_os_error(path):
+            job, inside = self._place(self._strip_protocol(path))
+
+        def stream(offset: int) -> Reply:
+            target = with_query(f"/v1/jobs/{job}/file", path=inside, offset=offset)
+            return self._engine.open("GET", target)
+
+        return ReadAhead(stream, lambda start, end: self._read(job, inside, start, end))
 
     def _read(self, job: int, path: str, start: int, end: int) -> bytes:
         pieces: list[bytes] = []
@@ -157,9 +166,18 @@ class TowFile(AbstractBufferedFile):
     """One file of a job, read piece by piece; as long as it was when it was opened."""
 
     fs: TowFileSystem
+    _reader: ReadAhead | None = None
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        return self.fs.cat_file(self.path, start, end)
+        if self._reader is None:
+            self._reader = self.fs.reader(self.path)
+        with told_as_os_error(self.path):
+            return self._reader.read(start, end)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        super().close()
 
 
 def _described(path: str, entry: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +192,7 @@ def _described(path: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _told_as_os_error(path: str) -> Iterator[None]:
+def told_as_os_error(path: str) -> Iterator[None]:
     """What fsspec's users know to handle, with the words of the Engine."""
     try:
         yield

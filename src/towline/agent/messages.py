@@ -106,6 +106,7 @@ class _File(Struct):
     mtime: float = 0.0
     mode: Annotated[int, Meta(ge=0, le=0o7777)] = 0
     target: Name = ""
+    leads_to: "_File | None" = None
     #: Ours to say, never a machine's: which content of our own store it is.
     blob: None = None
 

@@ -62,11 +62,15 @@ class Files:
 
     def list(self, request, _blob):
         entries: "list[dict[str, Any]]" = []
-        with os.scandir(self.place(request)) as found:
+        folder, start = self.room(request)
+        with os.scandir(inside(folder, start, request.get("path", ""))) as found:
             for entry in found:
                 if len(entries) == MOST_ENTRIES:
                     return {"entries": entries, "more": True}
-                entries.append(described(entry.name, entry.stat(follow_symlinks=False)))
+                about = described(entry.name, entry.stat(follow_symlinks=False))
+                if about["kind"] == "link":
+                    about["leads_to"] = what_is_at(folder, entry.path)
+                entries.append(about)
         entries.sort(key=lambda entry: entry["name"])
         return {"entries": entries}
 
@@ -203,6 +207,15 @@ def inside(folder, start, path):
     if place != folder and not place.startswith(folder + "/"):
         raise Refusal("outside", "%s is outside the job's folder" % path)
     return place
+
+
+def what_is_at(folder, link):
+    """What a link leads to; None if that is outside, or nothing."""
+    try:
+        place = inside(folder, folder, to_text(link))
+        return described(os.path.basename(place), os.lstat(place))
+    except (OSError, Refusal):
+        return None
 
 
 def read(place, path, offset, limit):
