@@ -111,6 +111,19 @@ def test_person_at_a_terminal_is_asked_once(tow: Tow) -> None:
         assert "Trust it" not in terminal.seen
 
 
+@pytest.mark.parametrize(
+    "words", [["batch", "--json", "commands.txt"], ["machines"], ["run", "--dry-run", "true"]]
+)
+def test_whatever_uses_the_file_first_asks_and_then_goes_on(tow: Tow, words: list[str]) -> None:
+    write(tow, ELSEWHERE)
+    (tow.folder / "commands.txt").write_text("true\n")
+    with Terminal(tow, *words) as terminal:
+        terminal.sees("[y/N]")
+        terminal.types("yes\n")
+        assert terminal.leaves() == 0
+        assert "there" in terminal.seen.partition("[y/N]")[2]
+
+
 def test_person_who_does_not_trust_it_has_run_nothing(tow: Tow) -> None:
     write(tow, ELSEWHERE)
     for words in (["run", "true"], ["run", "-d", "true"]):
