@@ -7,7 +7,15 @@ export TOWLINE_HOME="$work/towline" NO_COLOR=1
 trap 'tow engine stop >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 mkdir "$work/project" && cp "$here/train.py" "$work/project/" && cd "$work/project"
 
-show() { printf '\n$ %s\n' "$*"; "$@"; }
+# Prints a command as it would be typed, and runs it.
+show() {
+    printf '\n$'
+    for word in "$@"; do
+        case $word in *[!A-Za-z0-9_./:=-]*) printf " '%s'" "$word" ;; *) printf ' %s' "$word" ;; esac
+    done
+    printf '\n'
+    "$@"
+}
 
 show tow run python3 train.py --lr 0.1
 show tow run -d -t 'a long one' -- sh -c 'echo started; exec sleep 600'

@@ -290,3 +290,14 @@ def test_in_order_only_what_the_jobs_write_is_printed(tow: Tow, stub: Stub) -> N
     assert (done.returncode, done.stdout) == (1, "one\ntwo\n")
     assert done.stderr.startswith("oops\n✗ batch sweep: 1 done, 1 failed")
     assert stub.asked_of(FOLLOW) == []
+
+
+def test_a_command_without_the_two_dashes_is_asked_back(tow: Tow, stub: Stub) -> None:
+    for words in (("--matrix", "lr=1,2", "python3", "train.py", "--lr", "{lr}"),):
+        done = tow("batch", *words)
+        assert done.returncode == 2 and "put `--` in front of the command" in done.stderr
+
+
+def test_what_looks_like_a_range_and_is_none_is_said(tow: Tow, stub: Stub) -> None:
+    done = tow("batch", "--dry-run", "--matrix", "seed=1-3", "--", "echo", "{seed}")
+    assert "seed has one value, 1-3; a range is 1..3" in done.stderr

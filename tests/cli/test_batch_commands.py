@@ -159,6 +159,17 @@ def test_stop_retry_and_results_are_asked_of_the_engine(tow: Tow, stub: Stub) ->
     assert "not home yet: 1 job" in done.stderr
 
 
+def test_lines_of_a_batch_are_named_with_commas_or_spaces(tow: Tow, stub: Stub) -> None:
+    lines = [job(10 + n, "done", line=n, title=f"cmd {n}") for n in range(1, 9)]
+    stub.on("GET /v1/batches/sweep", answer({"batch": ALL_DONE, "jobs": lines}))
+    for number in (13, 15, 17):
+        ended = job(number, "done")
+        stub.on(
+            f"GET /v1/jobs/{number}/log", stream({"job": ended}, out(f"{number}\n"), {"end": ended})
+        )
+    assert tow("batch", "log", "sweep", "3,5", "7").stdout == "13\n15\n17\n"
+
+
 def test_stopping_all_stops_batches_too(tow: Tow, stub: Stub) -> None:
     stub.on("GET /v1/jobs", answer({"jobs": []}))
     stub.on("GET /v1/batches", answer({"batches": [batch("old", done=4), batch(running=4)]}))

@@ -263,6 +263,7 @@ def test_exec_gives_the_commands_own_output_and_exit_code(tow: Tow, stub: Stub) 
 def test_forward_stays_until_interrupted_and_then_closes(tow: Tow, stub: Stub) -> None:
     import signal
 
+    stub.on("GET /v1/jobs/12", answer(job(state="running")))
     stub.on("POST /v1/jobs/12/forward", answer({"local": 6006}))
     stub.on("DELETE /v1/forwards/6006", answer({}))
     running = tow.popen("forward", "12", "6006")
@@ -274,11 +275,16 @@ def test_forward_stays_until_interrupted_and_then_closes(tow: Tow, stub: Stub) -
 
 
 def test_a_detached_forward_is_listed_and_stopped(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12", answer(job(state="running")), answer(job(state="done")))
     stub.on("POST /v1/jobs/12/forward", answer({"local": 9999}))
     stub.on("GET /v1/forwards", answer({"forwards": [{"job": 12, "port": 8888, "local": 9999}]}))
     stub.on("DELETE /v1/forwards/9999", answer({}))
     assert tow("forward", "-d", "12", "8888", "--local", "9999").returncode == 0
-    assert stub.asked_of("POST /v1/jobs/12/forward")[0].json == {"port": 8888, "local": 9999}
+    ended = tow("forward", "-d", "12", "9000:8888")
+    assert ended.returncode == 0 and "job 12 has ended" in ended.stderr
+    asked = [one.json for one in stub.asked_of("POST /v1/jobs/12/forward")]
+    assert asked == [{"port": 8888, "local": 9999}, {"port": 8888, "local": 9000}]
+    assert "a port is a number" in tow("forward", "12", "http").stderr
     assert tow("forward", "--list").stdout.splitlines()[1].split() == ["9999", "12", "8888"]
     assert tow("forward", "--stop", "9999").returncode == 0
 

@@ -230,3 +230,39 @@ def test_output_of_every_machine_has_its_name_in_front(tow: Tow, stub: Stub, pro
     asked = stub.asked_of("POST /v1/run")
     assert {one.json["cluster"] for one in asked} == {"ad-hoc:1", "ad-hoc:2"}
     assert all(one.json["only"] == [] and one.json["results"] is False for one in asked)
+
+
+def test_lines_that_were_stopped_or_failed_before_are_told_apart(
+    tow: Tow, stub: Stub, project: Path
+) -> None:
+    for number in range(1, 5):
+        (project / "job_results" / f"example_batch_script.sh.{number}").mkdir(exist_ok=True)
+    states = {1: "done", 2: "stopped", 3: "failed", 4: "done"}
+
+    def before(number: int, state: str, text: str) -> dict[str, Any]:
+        command = ["bash", "-i", "-c", text]
+        return {**job(20 + number, state), "line": number, "command": command}
+
+    jobs = [before(number, state, LINES[number - 1]) for number, state in states.items()]
+    other = [before(1, "failed", "another command")]
+    named = [
+        {**batch(), "folder": str(project), "name": name}
+        for name in ("batch_script", "batch_script-2")
+    ]
+    stub.on("POST /v1/limits", answer({"cluster": "ad-hoc:1", "machines": [AT_ONCE]}))
+    stub.on("GET /v1/batches", answer({"batches": named}))
+    stub.on("GET /v1/batches/batch_script", answer({"batch": named[0], "jobs": jobs}))
+    stub.on("GET /v1/batches/batch_script-2", answer({"batch": named[1], "jobs": other}))
+    done = execute(tow, "execute_batch", "example/batch_script.sh", "--machines", "my_machine")
+    warnings = [line for line in done.stdout.splitlines() if line.startswith("WARNING")]
+    assert [line.partition(",")[0].rpartition(" line ")[2] for line in warnings] == [
+        "1",
+        "2 (stopped before)",
+        "3 (failed before)",
+        "4",
+        "5",
+    ]
+    assert "2 skipped lines were not done" in done.stderr
+    names = " ".join(f"job_results/example_batch_script.sh.{n}" for n in (2, 3))
+    assert f"rm -r {names}\n" in done.stderr
+    assert done.returncode == 1 and stub.asked_of("POST /v1/batches") == []

@@ -220,3 +220,24 @@ def test_push_of_what_is_not_here_or_not_wanted_is_told(tow: Tow, stub: Stub) ->
     assert tow("push", "12", "missing").returncode == 2
     done = tow("push", "12", "a", "../../a")
     assert (done.returncode, done.stderr) == (2, "tow: that is outside the job's folder\n")
+
+
+def test_pull_takes_patterns_as_a_shell_would_mean_them(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12/stat", refusal("no such file", code="not_found"))
+    files = [entry("a.csv"), entry("b.csv"), entry("c.txt"), entry("sub/d.csv")]
+    stub.on("GET /v1/jobs/12/walk", walk(*files))
+    stub.on("POST /v1/jobs/12/fetch", fetched(b"text", b"text"))
+    assert tow("pull", "12", "out/*.csv", "here").returncode == 0
+    assert sorted(path.name for path in (tow.folder / "here").iterdir()) == ["a.csv", "b.csv"]
+    assert [file["path"] for file in asked_for(stub)[0]] == ["out/a.csv", "out/b.csv"]
+    done = tow("pull", "12", "out/*.png")
+    assert done.returncode == 2 and "no file like out/*.png" in done.stderr
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_pulled_by_its_name(tow: Tow, stub: Stub) -> None:
+    stub.on("GET /v1/jobs/12/stat", answer({"kind": "file", "name": "a[1].csv"}))
+    stub.on("GET /v1/jobs/12/walk", refusal("not a folder", code="not_found"))
+    stub.on("GET /v1/jobs/12/files", answer({"entries": [entry("a[1].csv")]}))
+    stub.on("POST /v1/jobs/12/fetch", fetched(b"text"))
+    assert tow("pull", "12", "a[1].csv").returncode == 0
+    assert (tow.folder / "a[1].csv").read_text() == "text"

@@ -67,7 +67,7 @@ def test_names_that_only_the_engine_needs_do_not_show(tow: Tow, stub: Stub) -> N
     there = job(12, "queued", cluster="slurm:me@cedar", machines=["slurm:me@cedar"])
     stub.on("GET /v1/jobs", jobs(job(11, cluster="ad-hoc:aee77262"), there))
     lines = tow("status").stdout.splitlines()
-    assert "ad hoc    gpu1" in lines[1] and "me@cedar  me@cedar" in lines[2]
+    assert "ad hoc    gpu1" in lines[1] and "train  me@cedar  " in lines[2]
     assert "ad-hoc:" not in lines[1] and "slurm:" not in lines[2]
 
 

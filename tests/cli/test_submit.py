@@ -222,6 +222,33 @@ def test_network_that_stays_away_asks_the_same_question(submit: Tow, stub: Stub)
     assert terminal.seen.count(URL) == 2
 
 
+def test_a_question_about_the_network_is_withdrawn_when_it_is_back(submit: Tow, stub: Stub) -> None:
+    held(stub, UP, out("begun\n"), BROKEN)
+    stub.on("GET /v1/jobs/12/log", stream({"job": job()}, out("more\n", 6), END))
+    away, back = answer(job(silent_since=1000.0)), answer(job(silent_since=None))
+    stub.on("GET /v1/jobs/12", away, back)
+    words = ("-c=cedar.json", "--no-tensorboard", "--patience", "0.2", "x")
+    with OnTerminal(submit, *words) as terminal:
+        terminal.sees(QUESTION)
+        terminal.sees("connected again")
+        terminal.sees("job 12 done")
+        assert terminal.leaves() == 0
+    assert stub.asked_of("POST /v1/jobs/stop") == []
+
+
+def test_patience_that_is_no_time_is_told(submit: Tow, stub: Stub) -> None:
+    done = submit("-c=cedar.json", "--patience", "soon", "x")
+    assert done.returncode == 2 and "is not a length of time" in done.stderr
+
+
+def test_a_file_below_the_home_folder_is_found_though_no_shell_spells_it_out(
+    submit: Tow, stub: Stub, tmp_path: Path
+) -> None:
+    (tmp_path / "far.json").write_text((submit.folder / "cedar.json").read_text())
+    done = submit("-c=~/far.json", "x", env={"HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+
+
 def test_job_can_be_cancelled_while_the_network_is_away(submit: Tow, stub: Stub) -> None:
     held(stub, UP, out("begun\n"), BROKEN)
     stops_when_told(stub)

@@ -246,3 +246,24 @@ def test_the_first_command_that_differs_is_found() -> None:
     assert first_difference([["a"], ["c"]], now) == 1
     assert first_difference([["a"]], now) == 1
     assert first_difference([["a"], ["b"], ["c"]], now) == 2
+
+
+@pytest.mark.parametrize(
+    ("axis", "values"),
+    [
+        ("x=1..4", ["1", "2", "3", "4"]),
+        ("x=0..100..50,7", ["0", "50", "100", "7"]),
+        ("x=3..1", ["3", "2", "1"]),
+        ("x=-1..1", ["-1", "0", "1"]),
+        ("x=1-3,a..b,1.5", ["1-3", "a..b", "1.5"]),
+    ],
+)
+def test_a_range_is_each_of_its_numbers(axis: str, values: list[str]) -> None:
+    found = matrix_commands([axis], ["echo", "{x}"])
+    assert [command.argv[1] for command in found] == values
+
+
+@pytest.mark.parametrize("axis", ["x=1..3..0", "x=0..999999999"])
+def test_a_range_that_is_none_or_far_too_long_is_refused(axis: str) -> None:
+    with pytest.raises(UsageError):
+        matrix_commands([axis], ["echo", "{x}"])

@@ -201,7 +201,9 @@ def _log_parser() -> Parser:
         "stdout, their stderr to stderr.",
         "tow batch log sweep\ntow batch log sweep 3 7-9\ntow batch log -f sweep > all.txt",
     )
-    parser.add_argument("lines", nargs="*", metavar="LINES", help="only these: 3, or a range 7-9")
+    parser.add_argument(
+        "lines", nargs="*", metavar="LINES", help="only these: 3, 3,7, or a range 7-9"
+    )
     parser.add_argument("-f", "--follow", action="store_true", help="go on until each has ended")
     parser.add_argument("--state", metavar="STATE", help="only jobs in this state, e.g. failed")
     only = parser.add_mutually_exclusive_group()
@@ -233,7 +235,7 @@ def _log(engine: Engine, options: Namespace) -> int:
 
 
 def _of_lines(jobs: list[dict[str, Any]], lines: list[str]) -> list[dict[str, Any]]:
-    wanted = [_span(text) for text in lines]
+    wanted = [_span(text) for given in lines for text in given.split(",") if text]
     found = [job for job in jobs if any(job["line"] in span for span in wanted)]
     if not found:
         raise UsageError(f"no job of it has line {', '.join(lines)}", "tow batch show lists them")
@@ -243,7 +245,7 @@ def _of_lines(jobs: list[dict[str, Any]], lines: list[str]) -> list[dict[str, An
 def _span(text: str) -> range:
     first, dash, last = text.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise UsageError(f"{text!r} is not a line", "write it like 3, or 7-9")
+        raise UsageError(f"{text!r} is not a line", "write it like 3, 3,7 or 7-9")
     return range(int(first), int(last or first) + 1)
 
 

@@ -60,7 +60,7 @@ def submitted_before(
     found: list[dict[str, Any]] = [
         view
         for view in reversed(batches(engine, everything=True))
-        if original(view["folder"]) == folder and _is_called(view["name"], name)
+        if original(view["folder"]) == folder and is_called(view["name"], name)
     ]
     # Why the newest of them is another batch.
     refusal: UsageError | None = None
@@ -77,7 +77,7 @@ def submitted_before(
     return None
 
 
-def _is_called(name: str, wanted: str) -> bool:
+def is_called(name: str, wanted: str) -> bool:
     base, dash, number = name.rpartition("-")
     return name == wanted or (base == wanted and bool(dash) and number.isdigit())
 

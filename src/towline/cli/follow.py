@@ -6,13 +6,13 @@ import time
 
 from towline.cli.client import Gone, with_query
 from towline.cli.output import JsonLines, Output
-from towline.cli.terminal import interactive, note, printable, tell
+from towline.cli.terminal import interactive, note, tell
 from towline.errors import EngineError
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
     from typing import Any
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: How long to go on trying when the Engine went away and none can be started.
 PATIENCE_S = 60.0
 PAUSE_S = 0.02
+#: So long nothing is said while the folder is read.
+SLOW_S = 1.5
 INTERRUPTED_CODE = 130
 #: What to exit with, of the answers to `what_now` after which nothing is followed any more.
 LEAVING = {"detach": 0, "leave": INTERRUPTED_CODE}
@@ -99,6 +101,8 @@ class Follow:
         self.writing = False
         #: True once Ctrl-C was pressed while `writing`.
         self.interrupted = False
+        #: Takes back that it is said when nothing is heard for long.
+        self._quiet: Callable[[], object] | None = None
         #: The job whose log the current connection was asked to go on with.
         self.resumed: int | None = None
 
@@ -106,6 +110,8 @@ class Follow:
         """Follow to the end; what `tow` exits with."""
         if interactive():
             self._hold_interrupts()
+            if self.job_id is None:
+                self._say_when_slow()
         while True:
             try:
                 return self._to_the_end()
@@ -126,12 +132,30 @@ class Follow:
 
         signal.signal(signal.SIGINT, pressed)
 
+    def _say_when_slow(self) -> None:
+        """A large folder takes a while to read: say so, rather than nothing."""
+        import signal
+
+        def slow(number: int, frame: FrameType | None) -> None:
+            note("reading this folder; .towignore and --exclude leave things out")
+
+        if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+            signal.signal(signal.SIGALRM, slow)
+            signal.setitimer(signal.ITIMER_REAL, SLOW_S)
+            self._quiet = lambda: signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _heard_first(self) -> None:
+        if self._quiet is not None:
+            self._quiet()
+            self._quiet = None
+
     def _to_the_end(self) -> int:
         patience = Patience()
         while True:
             try:
                 for header, blob in self._frames():
                     patience.heard()
+                    self._heard_first()
                     if self._show(header, blob):
                         return self._ended(header["end"])
                     if self._restarted(header):
@@ -183,7 +207,7 @@ class Follow:
             self.output.job(header)
             self._show_machines(header["job"])
         elif "note" in header and self._is_new(header):
-            text = "\n".join(map(printable, header["note"].splitlines()))
+            text = header["note"].removeprefix(f"{self.cluster}: ")
             self.output.note(header, f"job {self.job_id} · {self.cluster} · {text}")
         elif "login" in header:
             self._log_in(header["login"])
@@ -200,7 +224,7 @@ class Follow:
 
             self.machines = machines
             known = (f"job {job['id']}", self.cluster, queue_name(job))
-            where = f"runs on {', '.join(map(printable, machines))}"
+            where = f"runs on {', '.join(machines)}"
             self.output.note({"note": where}, " · ".join([*filter(None, known), where]))
 
     def _show_waiting(self, queue: dict[str, Any]) -> None:
@@ -266,7 +290,7 @@ class Follow:
         """What to exit with after Ctrl-C; None: go on following."""
         self.writing = self.interrupted = False
         if self.job_id is None:
-            note("interrupted; whether the job was accepted already, says: tow status")
+            note("interrupted; if the job was accepted by then, it goes on: tow status")
             return INTERRUPTED_CODE
         if not interactive():
             return self._detach(INTERRUPTED_CODE)
@@ -283,27 +307,12 @@ class Follow:
 
 def what_now(what: str) -> str:
     """What a person wants after Ctrl-C: to `stop`, `keep` or `detach`; to `leave` after another."""
+    from towline.cli.asking import key_pressed
+
     question = f"\n{what} has not ended. [s]top it, [k]eep following, [d]etach? "
-    while True:
-        try:
-            answer = asked(question).strip().lower()
-        except KeyboardInterrupt:
-            tell("")
-            return "leave"
-        if answer in ("d", "detach", "\x04"):
-            return "detach"
-        if answer in ("k", "keep"):
-            return "keep"
-        if answer in ("s", "stop"):
-            return "stop"
-
-
-def asked(question: str) -> str:
-    """A person's answer; the end of input counts as detaching."""
-    from towline.cli.terminal import write
-
-    write(2, question.encode())
+    meaning = {"s": "stop", "k": "keep", "d": "detach", "\x04": "detach"}
     try:
-        return input()
-    except EOFError:
-        return "d"
+        return meaning[key_pressed(question, meaning)]
+    except KeyboardInterrupt:
+        tell("")
+        return "leave"

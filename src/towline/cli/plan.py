@@ -42,7 +42,7 @@ def _placement(plan: dict[str, Any]) -> list[str]:
 
         return [f"sbatch    {printable(shlex.join(plan['queue'][1:]))}", f"starts    {why}"]
     if slots is None:
-        return [f"starts    not at once: {why}" if why else "starts    not at once"]
+        return [f"starts    not at once; {why}" if why else "starts    not at once"]
     words = []
     for slot in slots:
         gpus = ", ".join(str(gpu) for gpu in slot.get("gpus") or [])

@@ -7,7 +7,7 @@ import os
 from towline.cli.client import PIECE, Gone, with_query
 from towline.cli.engine import MOST_TRIES, ApiError
 from towline.cli.terminal import note
-from towline.errors import HostError, UsageError
+from towline.errors import HostError, NotFound, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,9 +68,15 @@ class Pull:
 
     def run(self, path: str, local: str | None) -> None:
         """Bring the file or folder `path` to `local`."""
-        base = local_base(self.job, path, local)
+        path, pattern = self._split(path)
+        base = (local or ".") if pattern else local_base(self.job, path, local)
+        found = self._files(path)
+        if pattern:
+            found = [entry for entry in found if matches(entry["name"], pattern)]
+            if not found:
+                raise NotFound(f"the job has no file like {_joined(path, pattern)}")
         # A name is judged before the first byte is written: all are good, or none is used.
-        places = [(entry, local_place(base, entry["name"])) for entry in self._files(path)]
+        places = [(entry, local_place(base, entry["name"])) for entry in found]
         coming = [
             Coming(_joined(path, entry["name"]), entry, place)
             for entry, place in places
@@ -81,6 +87,19 @@ class Pull:
         finally:
             for file in coming:
                 file.discard()
+
+    def _split(self, path: str) -> tuple[str, str]:
+        """The folder to look in and the pattern of what is wanted; no pattern: all of it."""
+        parts = path.split("/")
+        place = next((n for n, part in enumerate(parts) if set(part) & set("*?[")), len(parts))
+        if place < len(parts):
+            try:
+                self.engine.call("GET", with_query(f"/v1/jobs/{self.job}/stat", path=path))
+            except ApiError as error:
+                if error.code != "not_found":
+                    raise
+                return "/".join(parts[:place]), "/".join(parts[place:])
+        return path, ""
 
     def _files(self, path: str) -> list[dict[str, Any]]:
         """Every plain file below `path`, named from there; the name of `path` itself is empty."""
@@ -158,6 +177,14 @@ class Pull:
             self.brought.append(place)
         except FileExistsError:
             (self.same if _same(part, place) else self.in_the_way).append(place)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a shell would mean this file by the pattern: `*` does not lead into folders."""
+    from fnmatch import fnmatchcase
+
+    parts, wanted = name.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
 def local_base(job: int, path: str, local: str | None) -> str:

@@ -267,7 +267,8 @@ def login_of(driver: Driver) -> dict[str, Any] | None:
 
 def _standing(job: Job) -> str:
     if job.state.final:
-        return f"job {job.id} is {job.state}" + (f": {job.reason}" if job.reason else "")
+        how = {"stopped": "was stopped", "failed": "failed"}.get(job.state, f"is {job.state}")
+        return f"job {job.id} {how}" + (f": {job.reason}" if job.reason else "")
     where = ""
     if job.attempt is not None:
         where = f" on {', '.join(job.attempt.machines())}"

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from towline.backends.base import Backend
+from towline.core.explain import Explanation
 from towline.engine.engine import Engine, request_of
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.job import WANTED, Job, State, entry_of, view
@@ -127,14 +128,14 @@ class Follower:
                 pass
             job = self.engine.job(self.job_id)
             if job.state is State.QUEUED:
-                why = self.engine.core.scheduler.explain(job.id, self.engine.clock()).text
-                if why != said:
-                    said = why
-                    yield {"note": f"waiting: {why}"}, b""
+                why = self.engine.core.scheduler.explain(job.id, self.engine.clock())
+                if why.text != said:
+                    said = why.text
+                    yield {"note": f"waiting: {said}{_for_what(why)}"}, b""
             elif job.spec.queue and job.reason:
                 before, silent = silent, self.silence(job)
                 if silent and not before:
-                    yield {"note": f"{silent}; the job goes on, trying again", "broken": True}, b""
+                    yield {"note": f"{silent.rstrip('.')}; trying again", "broken": True}, b""
                 elif before and not silent:
                     yield {"note": "connected again", "broken": False}, b""
                 elif job.reason != said and not silent:
@@ -249,7 +250,7 @@ class Follower:
                     await self.queue.put(({"note": f"the rest of its output: {error.text}"}, b""))
                     return
                 if not broken and stream == self.streams[0]:
-                    text = f"{error.text}; the job goes on, trying again"
+                    text = f"{error.text.rstrip('.')}; the job goes on, trying again"
                     await self.queue.put(({"note": text, "broken": True}, b""))
                 broken = True
                 await asyncio.sleep(1.0)
@@ -331,6 +332,11 @@ async def read_once(
     yield {"end": view(job)}, b""
 
 
+def _for_what(why: Explanation) -> str:
+    """What keeps a job that is next from starting; of others, that others are before them."""
+    return f" ({why.reasons[0]})" if why.position == 1 and why.reasons else ""
+
+
 def _gone(job: Job) -> str:
     """Why there is no output of a job that ran; nothing is to be said of one that never did."""
     if not job.started or not job.state.final:
@@ -344,7 +350,7 @@ def large_files(job: Job) -> str:
     named = ", ".join(
         f"{original(path)} ({format_memory(size / 2**20)})" for path, size in job.spec.large
     )
-    return f"sends large files: {named}; --exclude leaves them out"
+    return f"sends large files: {named}; --exclude or .towignore leaves them out"
 
 
 def error_frame(error: TowlineError) -> Frame:

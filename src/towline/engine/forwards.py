@@ -29,9 +29,18 @@ class Forwards:
         for forward in self._open.values():
             if (forward.job, forward.port) == (job_id, port) and local in (0, forward.local):
                 return forward.local
-        forward = await self._listen(job_id, port, local)
+        forward = await self._listen_on_same(job_id, port, local)
         self.engine.store.remember_forward(forward.local, job_id, port)
         return forward.local
+
+    async def _listen_on_same(self, job_id: int, port: int, local: int) -> Forward:
+        """Where nothing else was said, the port has the same number here if that is free."""
+        if not local:
+            try:
+                return await self._listen(job_id, port, port)
+            except UsageError:
+                pass
+        return await self._listen(job_id, port, local)
 
     async def _listen(self, job_id: int, port: int, local: int) -> Forward:
         async def reach() -> tuple[Link, Where]:

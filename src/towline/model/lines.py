@@ -102,8 +102,9 @@ def name_from(path: str) -> str:
     """What the batch of a file is called: `sweeps/lr.txt` -> `lr`."""
     stem = path.rstrip("/").rpartition("/")[2]
     name = as_name(stem.rpartition(".")[0] or stem)
-    # `last` is any batch that is the newest.
-    return f"{name}_" if name == "last" else name
+    # These mean other jobs.
+    taken = name in ("last", "all") or name.replace("-", "", 1).isdecimal()
+    return f"{name}_" if taken else name
 
 
 def as_name(text: str) -> str:

@@ -1,6 +1,7 @@
 """Sweeps: one command with `{names}` in it, and the values they take.
 
     lr=0.1,0.01 model=a,b        every combination of the values
+    seed=1..4                    the numbers from 1 to 4
     a CSV file                   its header has the names, each further row one set of values
     a file of JSON lines         each line is one object, name to value
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     #: Name -> value, of one job.
     Values = dict[str, str]
 
+_RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})(?:\.\.(\d{1,9}))?")
 _PIECES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MATRIX_HINT = "write it like --matrix lr=0.1,0.01 model=a,b -- python train.py --lr {lr}"
 _CSV_ENDINGS = (".csv", ".tsv")
@@ -96,7 +98,19 @@ def _axis(text: str) -> tuple[str, list[str]]:
             f"the quotes in {shown(text)} do not match",
             f"a value with a comma is written like '{name}=\"a,b\",c'",
         ) from None
-    return name, values
+    return name, [value for one in values for value in _spread(one)]
+
+
+def _spread(value: str) -> list[str]:
+    """`1..4` is every number from 1 to 4, `0..100..25` every 25th; anything else is itself."""
+    found = _RANGE.fullmatch(value)
+    if found is None:
+        return [value]
+    first, last, step = int(found[1]), int(found[2]), int(found[3] or 1)
+    if not step or abs(last - first) // step >= MOST_COMMANDS:
+        raise UsageError(f"--matrix: {value} is not a range", "write it like 1..4, or 0..100..25")
+    there = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    return list(map(str, there))
 
 
 def _filled(rows: Iterable[Values], command: Sequence[str]) -> list[Command]:

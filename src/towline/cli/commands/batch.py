@@ -64,7 +64,7 @@ def parser() -> Parser:
         action="extend",
         default=[],
         metavar="NAME=VALUES",
-        help="run COMMAND with every combination of these values, e.g. lr=0.1,0.01 model=a,b",
+        help="run COMMAND with every combination of these values, e.g. lr=0.1,0.01 seed=1..4",
     )
     parser.add_argument(
         "--params", metavar="FILE", help="run COMMAND with each row of a CSV or JSON lines file"
@@ -110,6 +110,8 @@ def main(args: list[str]) -> int:
         from towline.cli.batch_commands import act
 
         return act(reading, words)
+    if not command and _hides_command(words):
+        reading.error("put `--` in front of the command: tow batch --matrix lr=1,2 -- COMMAND {lr}")
     options = reading.read(words)
     if not (options.file or options.matrix or options.params or command):
         from towline.cli.batch_commands import show_list
@@ -120,6 +122,13 @@ def main(args: list[str]) -> int:
     if options.dry_run:
         return _dry_run(options, commands)
     return _run(options, commands, name, source)
+
+
+def _hides_command(words: list[str]) -> bool:
+    """Whether a command stands between the values of --matrix or behind --params FILE."""
+    options, unknown = parser().parse_known_args(words)
+    varied = bool(options.matrix or options.params)
+    return varied and (bool(unknown) or any("=" not in axis for axis in options.matrix))
 
 
 def reader(args: list[str]) -> tuple[Parser, list[str], list[str]]:
@@ -179,6 +188,7 @@ def _commands(options: Namespace, command: list[str]) -> tuple[list[Command], st
     if options.matrix:
         from towline.model.parameters import matrix_commands
 
+        _say_what_is_no_range(options.matrix)
         return matrix_commands(options.matrix, command), options.name or "batch", "--matrix"
     path = options.file or options.params
     data = _read(path)
@@ -191,6 +201,14 @@ def _commands(options: Namespace, command: list[str]) -> tuple[list[Command], st
     from towline.model.parameters import row_commands
 
     return row_commands(data, source, command), name, source
+
+
+def _say_what_is_no_range(axes: list[str]) -> None:
+    for axis in axes:
+        name, _, value = axis.partition("=")
+        first, dash, last = value.partition("-")
+        if dash and first.isdecimal() and last.isdecimal():
+            note(f"{printable(name)} has one value, {value}; a range is {first}..{last}")
 
 
 def _read(path: str) -> bytes:

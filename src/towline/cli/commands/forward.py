@@ -11,6 +11,7 @@ from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import note, say, say_json
+from towline.cli.wording import FINAL
 from towline.errors import EngineError, TowlineError
 
 TYPE_CHECKING = False
@@ -37,9 +38,11 @@ def parser() -> Parser:
         EXAMPLES,
     )
     parser.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
-    parser.add_argument("port", nargs="?", type=int, metavar="PORT", help="the port over there")
     parser.add_argument(
-        "--local", type=int, metavar="N", default=0, help="the port here (any free)"
+        "port", nargs="?", type=_ports, metavar="PORT", help="the port over there; or HERE:PORT"
+    )
+    parser.add_argument(
+        "--local", type=int, metavar="N", default=0, help="the port here (the same, or any free)"
     )
     parser.add_argument("-d", "--detach", action="store_true", help="return; it stays open")
     parser.add_argument("--list", action="store_true", help="list the open ones")
@@ -60,11 +63,30 @@ def main(args: list[str]) -> int:
         return 0
     if options.port is None:
         asking.error("which port of which job? tow forward JOB PORT")
+    here, options.port = options.port
+    options.local = options.local or here
     job = job_number(engine, options.job)
+    _warn_if_ended(engine, job)
     if options.detach:
         _tell(job, options.port, _open(engine, job, options.port, options.local), options.json)
         return 0
     return _stay(engine, job, options)
+
+
+def _ports(text: str) -> tuple[int, int]:
+    """`8000` or, as ssh has it, `9000:8000`; 0 here is for whoever opens it to choose."""
+    from argparse import ArgumentTypeError
+
+    here, _, there = text.rpartition(":")
+    if not there.isdecimal() or not (here or "0").isdecimal():
+        raise ArgumentTypeError(f"a port is a number, not {text!r}; or HERE:PORT")
+    return int(here or 0), int(there)
+
+
+def _warn_if_ended(engine: Engine, job: int) -> None:
+    view = engine.call("GET", f"/v1/jobs/{job}")
+    if view["state"] in FINAL:
+        note(f"job {job} has ended: whatever listens on its machine now is not the job")
 
 
 def _tell(job: int, port: int, local: int, json: bool) -> None:

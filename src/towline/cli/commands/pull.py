@@ -12,6 +12,7 @@ from towline.errors import UsageError
 EXAMPLES = """
 tow pull 12 result.csv
 tow pull 12 checkpoints results/
+tow pull 12 'logs/*.csv'
 tow pull last .
 """
 MOST_NAMED = 5
@@ -26,7 +27,9 @@ def parser() -> Parser:
         EXAMPLES,
     )
     parser.add_job()
-    parser.add_argument("path", metavar="PATH", help="a file or folder of the job; `.` is all")
+    parser.add_argument(
+        "path", metavar="PATH", help="a file or folder of the job, or *.csv; `.` is all"
+    )
     parser.add_argument("local", nargs="?", metavar="LOCAL", help="where to (default: here)")
     parser.add_argument("--force", action="store_true", help="overwrite files that are here")
     parser.add_json()

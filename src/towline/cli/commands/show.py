@@ -95,7 +95,7 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
     attempt = f"{job['attempt']} of at most {job['retries'] + 1}" if job.get("retries") else ""
     facts = {
         "title": job["title"],
-        "command": shlex.join(map(original, job["command"])),
+        "command": shlex.join(map(original, job["command"])).replace("\n", " ↵ "),
         "folder": original(job["folder"]),
         "cluster": shown_cluster(job["cluster"]),
         "machines": machines(job, most=20),

@@ -121,7 +121,7 @@ def _job_row(job: dict[str, Any], now: float) -> list[Cell]:
         (job["state"], STATE_COLOURS.get(job["state"], "")),
         _short(job["title"]),
         _where(job),
-        machines(job),
+        "" if job["state"] == "queued" else machines(job),
         _when(job, now),
         " · ".join(filter(None, (ending(job), *prospects(job.get("queue") or {}, now)))),
     ]

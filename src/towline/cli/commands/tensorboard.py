@@ -10,7 +10,7 @@ from towline.cli.engine import Engine
 from towline.cli.event_files import EventFiles
 from towline.cli.jobs import job_numbers
 from towline.cli.options import Parser
-from towline.cli.terminal import printable, say, say_json
+from towline.cli.terminal import note, printable, say, say_json
 from towline.errors import TowlineError, UsageError
 
 TYPE_CHECKING = False
@@ -57,7 +57,12 @@ def main(args: list[str]) -> int:
     port = free_port(options.port)
 
     def say_where(url: str) -> None:
-        say_json({"url": url, "jobs": jobs}) if options.json else say(url)
+        if options.json:
+            say_json({"url": url, "jobs": jobs})
+            return
+        say(url)
+        named = ", ".join(map(str, jobs[:10])) + (" …" if len(jobs) > 10 else "")
+        note(f"of job{'s' if len(jobs) > 1 else ''} {named}; Ctrl-C ends it")
 
     show_until_left(engine, jobs, port, say_where, options.logdir.strip("/"))
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from towline.cli.compat.batch_file import Task, read_tasks
+from towline.cli.compat.before import say_how_to_run_again, unfinished_before, words_for
 from towline.cli.compat.copies import (
     EVERYTHING,
     add_copies,
@@ -69,14 +70,14 @@ def command(args: list[str]) -> int:
     slots = {name: found["slots"] for name, found in machines.items()}
     say(f"machine limits:  { {name: len(found) for name, found in slots.items()} }")
     say(f"machine gpu choices: {[[gpus[0] for gpus in found if gpus] for found in slots.values()]}")
-    left = [task for task in tasks if not _skipped(task)]
+    before = unfinished_before(engine, options.filename, tasks)
+    left = [task for task in tasks if not _skipped(task, before.get(task.name, ""))]
     if options.verbose:
         _tell_more(options, request, machines)
     if options.dry_run:
         return _dry_run(options, left, slots)
-    if not left:
-        return 0
-    return _run(engine, options, left, base, entries)
+    code = _run(engine, options, left, base, entries) if left else 0
+    return say_how_to_run_again(before) or code
 
 
 def _parsed(args: list[str]) -> Namespace:
@@ -90,11 +91,11 @@ def _parsed(args: list[str]) -> Namespace:
     return options
 
 
-def _skipped(task: Task) -> bool:
+def _skipped(task: Task, state: str) -> bool:
     if not existing_results(task.name):
         return False
     say(
-        f"WARNING: job results already exists for line {task.number}, "
+        f"WARNING: job results already exists for line {task.number}{words_for(state)}, "
         "skipping evaluation: delete if you wish to rerun"
     )
     return True

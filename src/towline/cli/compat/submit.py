@@ -67,12 +67,24 @@ def parser() -> Options:
     )
     parser.add_argument(
         "--patience",
-        type=float,
+        type=_seconds,
         default=120,
         metavar="SECONDS",
         help="ask what to do when the network is away for so long",
     )
     return parser
+
+
+def _seconds(text: str) -> float:
+    from argparse import ArgumentTypeError
+
+    from towline.errors import UsageError
+    from towline.model.units import parse_duration_s
+
+    try:
+        return parse_duration_s(text)
+    except UsageError as error:
+        raise ArgumentTypeError(f"{error.text}; write it like 90 or 5m") from None
 
 
 def command(args: list[str]) -> int:
@@ -81,8 +93,6 @@ def command(args: list[str]) -> int:
     options = asking.parse_args(ours)
     if not words:
         asking.error("which command? it stands at the end")
-    if not options.patience > 0:
-        asking.error(f"--patience must be more than 0, not {options.patience:g}")
     destination = read_destination(options.config)
     given = read_options(options.sbatch_json)
     ask = _ask(words, destination, given)

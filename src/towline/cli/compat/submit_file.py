@@ -43,6 +43,8 @@ class Destination:
 
 def read_destination(name: str) -> Destination:
     """What `-c` means: the name of a file, or that of a cluster."""
+    # No shell does that in `-c=~/cedar.json`.
+    name = os.path.expanduser(name)
     if not name:
         raise UsageError("-c names no file and no cluster", "submit -c cedar.json COMMAND")
     if not name.endswith(ENDINGS):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from contextlib import suppress
 
-from towline.cli.follow import INTERRUPTED_CODE, Follow, asked
+from towline.cli.asking import GONE, line_typed
+from towline.cli.follow import INTERRUPTED_CODE, Follow
 from towline.cli.terminal import interactive, note, tell
 from towline.errors import TowlineError, UsageError
 from towline.model.units import format_duration
@@ -90,7 +91,7 @@ class SubmitFollow(Follow):
                 port = free_port(0)
             show_until_left(self.engine, [self.job_id], port, self._say_it_stays)
         except TowlineError as error:
-            note(f"its TensorBoard has ended with it, and here: {error.text}")
+            note(f"its TensorBoard has ended with it: {error.text}")
             note(f"to look again: tow tensorboard {self.job_id}; Ctrl-C leaves")
             while True:
                 signal.pause()
@@ -130,10 +131,14 @@ class SubmitFollow(Follow):
         self.output.clear_bar()
         while True:
             try:
-                answer = asked(self._question(away)).strip().lower()
+                typed = line_typed(self._question(away), self._is_back if away else None)
             except KeyboardInterrupt:
                 tell("")
                 return self._detach(INTERRUPTED_CODE)
+            if typed is None:
+                note(f"job {self.job_id} · {self.cluster} · connected again")
+                return None
+            answer = typed.strip().lower()
             if answer in ("y", "yes"):
                 self._cancel(away)
                 return None
@@ -141,8 +146,14 @@ class SubmitFollow(Follow):
                 # Told again, so that it need not be looked for.
                 self.services = {}
                 return None
-            if answer in ("d", "\x04"):
+            if answer in ("d", GONE):
                 return self._detach(INTERRUPTED_CODE)
+
+    def _is_back(self) -> bool:
+        """Whether the cluster was heard again."""
+        with suppress(TowlineError):
+            return not self.engine.call("GET", f"/v1/jobs/{self.job_id}").get("silent_since")
+        return False
 
     def _question(self, away: bool) -> str:
         silent = f"{self.cluster} could not be reached for {format_duration(self.patience_s)}.\n"
