@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from towline.core.placement import Groups
 from towline.core.want import level, wants_of
+from towline.model.job import Job
 from towline.model.request import Request
 
 if TYPE_CHECKING:
@@ -26,6 +27,20 @@ class Waiting(Struct, frozen=True):
     #: 0: no limit.
     time_s: float = 0.0
     avoid: tuple[str, ...] = ()
+
+
+def as_waiting(job: Job, request: Request) -> Waiting:
+    """A job as its queue sees it."""
+    return Waiting(
+        id=job.id,
+        cluster=job.spec.cluster,
+        request=request,
+        owner=job.spec.owner,
+        priority=job.spec.priority,
+        submitted=job.submitted,
+        time_s=job.spec.time_s,
+        avoid=job.avoid,
+    )
 
 
 class Bucket:

@@ -12,9 +12,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from towline.core import jobs
+from towline.core.bucket import as_waiting
 from towline.core.given_up import Given, GivenUp, counts_again
 from towline.core.health import Health, Verdict
-from towline.core.scheduler import Scheduler, Waiting
+from towline.core.scheduler import Scheduler
 from towline.core.step import Step
 from towline.core.subjects import job_in, number_in, singly
 from towline.model.events import (
@@ -202,7 +203,9 @@ class Core:
             assert job.attempt is not None
             if job.spec.queue is None:
                 started = job.started or now
-                self.scheduler.adopt(self._waiting(job), job.attempt.placement, started)
+                self.scheduler.adopt(
+                    as_waiting(job, self._requests[job.id]), job.attempt.placement, started
+                )
             step.orders.append(FindAttempt(job))
             if job.state is State.STOPPING:
                 step.orders.append(StopAttempt(job))
@@ -301,7 +304,9 @@ class Core:
             self._given_up.drop(given)
             self._requests[job_id] = given.request
             job = jobs.found_again(job, at)
-            self.scheduler.adopt(self._waiting(job), given.attempt.placement, job.started or at)
+            self.scheduler.adopt(
+                as_waiting(job, self._requests[job.id]), given.attempt.placement, job.started or at
+            )
             self.health.started(job)
             self._keep(job, step)
             self._remember_attempt(job, step)
@@ -370,24 +375,12 @@ class Core:
     def _queue(self, job: Job, step: Step) -> None:
         """Into our own queue, or at once to a cluster that has one itself."""
         if job.spec.queue is None:
-            self.scheduler.submit(self._waiting(job))
+            self.scheduler.submit(as_waiting(job, self._requests[job.id]))
             return
         count = self._requests[job.id].process_count
         job = jobs.handed_over(job, count, self._new_token())
         self._keep(job, step)
         step.orders.append(StartAttempt(job))
-
-    def _waiting(self, job: Job) -> Waiting:
-        return Waiting(
-            id=job.id,
-            cluster=job.spec.cluster,
-            request=self._requests[job.id],
-            owner=job.spec.owner,
-            priority=job.spec.priority,
-            submitted=job.submitted,
-            time_s=job.spec.time_s,
-            avoid=job.avoid,
-        )
 
     def _current(self, job_id: int, attempt: int) -> Job | None:
         """The job if `attempt` is its present one: words from older attempts are dropped here."""
