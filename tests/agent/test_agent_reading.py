@@ -1,11 +1,14 @@
 """Output comes as it is written, piece by piece, whatever its size."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .driver import AgentError, Driver
+from testbed.waiting import wait_until
+
+from .driver import START, AgentError, Driver
 
 
 def resident_mb(pid: int) -> int:
@@ -77,3 +80,56 @@ def test_much_output_arrives_whole_with_bounded_memory(agent: Driver) -> None:
     assert at == size
     assert total.hexdigest() == hashlib.sha256(bytes(size)).hexdigest()
     assert resident_mb(agent.process.pid) < 60
+
+
+BOTH = "while ! [ -e now ]; do sleep 0.02; done; echo printed; echo failed >&2; sleep 300"
+
+
+def order_of_replies(agent: Driver, *numbers: int) -> list[int]:
+    found: list[int] = []
+
+    def all_there() -> bool:
+        frame = agent.pop(lambda header: header.get("re") in numbers)
+        if frame is not None:
+            found.append(frame[0]["re"])
+        return len(found) == len(numbers)
+
+    agent.wait_for(all_there)
+    return found
+
+
+def test_what_was_printed_before_an_error_is_told_before_it(agent: Driver, root: Path) -> None:
+    agent.start("a", "sh", "-c", BOTH)
+    agent.wait_for(lambda: "a" in agent.started)
+    errors = agent.ask("read", key="a", stream="err", offset=0, limit=262144, wait=True)
+    output = read(agent, wait=True)
+    (root / "jobs/a/src/now").touch()
+    assert order_of_replies(agent, errors, output) == [output, errors]
+    agent.call("stop", keys=["a"], grace_s=5)
+
+
+def test_errors_wait_a_moment_for_output_that_is_about_to_be_asked_for(
+    new_agent: Callable[..., Driver], root: Path
+) -> None:
+    patient = START.replace(
+        "main({root", "import remote.waiting as w; w.OUT_FIRST_S = 60; main({root"
+    )
+    agent = new_agent(code=patient)
+    agent.start("a", "sh", "-c", BOTH)
+    agent.wait_for(lambda: "a" in agent.started)
+    agent.reply(read(agent))
+    errors = agent.ask("read", key="a", stream="err", offset=0, limit=262144, wait=True)
+    (root / "jobs/a/src/now").touch()
+    wait_until(lambda: (root / "jobs/a/err").stat().st_size)
+    agent.call("observe", keys=["a"])
+    output = read(agent, wait=True)
+    assert order_of_replies(agent, errors, output) == [output, errors]
+    agent.call("stop", keys=["a"], grace_s=5)
+
+
+def test_errors_alone_wait_for_nobody(agent: Driver) -> None:
+    agent.start("a", "sh", "-c", "echo printed; echo failed >&2; sleep 300")
+    errors = agent.ask("read", key="a", stream="err", offset=0, limit=262144, wait=True)
+    assert agent.reply(errors)[1] == b"failed\n"
+    agent.reply(read(agent))
+    agent.call("stop", keys=["a"], grace_s=5)

@@ -16,6 +16,9 @@ SAFETY_S = 1.0
 POLL_S = 0.05
 #: Python's print writes a line and its end apart; read together, lines of out and err stay whole.
 SETTLE_S = 0.002
+#: So long errors wait for whoever reads the output to ask for what was printed before them.
+OUT_FIRST_S = 0.03
+MOST_TOLD = 1000
 IN_MODIFY = 0x2
 IN_ONESHOT = 0x80000000
 IN_NONBLOCK = 0x800
@@ -50,6 +53,8 @@ class Wait:
         self.request = request
         self.until = time.monotonic() + PATIENCE_S
         self.watched = False
+        #: Once there are errors to tell: until when the output may come before them.
+        self.out_first_until = 0.0
 
 
 class Reads:
@@ -63,8 +68,10 @@ class Reads:
         self.is_full = is_full
         self.waits = {}
         self.by_key = {}
+        #: How much of the output of a job was told so far.
+        self.told: "dict[str, int]" = {}
         self.timer = None
-        self.looking = False
+        self.looking = None
         self.inotify: "Inotify | None" = None
         try:
             self.inotify = Inotify()
@@ -74,10 +81,11 @@ class Reads:
 
     def read(self, request, _blob):
         check(request)
-        found = self.look(request)
-        if found is not None:
-            return found
         wait = Wait(request["id"], request)
+        found = self.look(request)
+        if found is not None and not self.comes_second(wait, found[1]):
+            self.note(request, found[1])
+            return found
         self.waits[wait.number] = wait
         self.by_key.setdefault(request["key"], set()).add(wait)
         self.watch(wait)
@@ -114,10 +122,39 @@ class Reads:
 
     def answer(self, wait, give_up=False):
         found = None if self.is_full() else self.look(wait.request, give_up)
-        if found is None:
+        if found is None or self.comes_second(wait, found[1]):
             return False
         self.drop(wait)
+        self.note(wait.request, found[1])
         self.reply(wait.number, *found)
+        return True
+
+    def note(self, request, data):
+        """Errors of the same job that waited for this output may be told after it."""
+        if request["stream"] != "out" or not request["limit"]:
+            return
+        key = request["key"]
+        if len(self.told) >= MOST_TOLD:
+            self.told.clear()
+        self.told[key] = max(self.told.get(key, 0), request["offset"] + len(data))
+        if any(wait.out_first_until for wait in self.by_key.get(key, ())):
+            self.loop.later(0.0, lambda: self.woken(key))
+
+    def comes_second(self, wait, errors):
+        """Whether output is still to be told that the job may have printed before these errors."""
+        key = wait.request["key"]
+        if not errors or wait.request["stream"] != "err" or key not in self.told:
+            return False
+        try:
+            if os.stat(self.home.job(key) + "/out").st_size <= self.told[key]:
+                return False
+        except OSError:
+            return False
+        now = time.monotonic()
+        wait.out_first_until = wait.out_first_until or now + OUT_FIRST_S
+        if now >= wait.out_first_until:
+            return False
+        self.look_later(wait.out_first_until - now)
         return True
 
     def drop(self, wait):
@@ -137,7 +174,7 @@ class Reads:
 
     def woken(self, key):
         """The job started or ended."""
-        for wait in list(self.by_key.get(key, ())):
+        for wait in out_first(self.by_key.get(key, ())):
             if not wait.watched:
                 self.watch(wait)
             self.answer(wait)
@@ -146,13 +183,17 @@ class Reads:
         """Something was: let the writer finish its line before it is read."""
         if self.inotify is not None:
             self.inotify.clear()
-        if not self.looking:
-            self.looking = True
-            self.loop.later(SETTLE_S, self.look_at_all)
+        self.look_later(SETTLE_S)
+
+    def look_later(self, seconds):
+        at = time.monotonic() + seconds
+        if self.looking is None or at < self.looking[0]:
+            self.loop.cancel(self.looking)
+            self.looking = self.loop.later(seconds, self.look_at_all)
 
     def look_at_all(self):
-        self.looking = False
-        for wait in list(self.waits.values()):
+        self.looking = None
+        for wait in out_first(self.waits.values()):
             if not self.answer(wait):
                 self.watch(wait)
 
@@ -164,10 +205,15 @@ class Reads:
     def tick(self):
         self.timer = None
         now = time.monotonic()
-        for wait in list(self.waits.values()):
+        for wait in out_first(self.waits.values()):
             if not self.answer(wait, now >= wait.until) and not wait.watched:
                 self.watch(wait)
         self.tick_later()
+
+
+def out_first(waits):
+    """What a job printed before an error is told before it."""
+    return sorted(waits, key=lambda wait: wait.request["stream"] == "err")
 
 
 def check(request):
