@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 
+from . import plain_line
 from .machine import read_text
 
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
@@ -127,7 +128,7 @@ def find_command(word, environ):
         places = [word]
     else:
         path = environ.get(b"PATH") or DEFAULT_PATH
-        places = [os.path.join(folder or b".", word) for folder in path.split(b":")]
+        places = [(folder or b".") + b"/" + word for folder in path.split(b":")]
     for place in places:
         if os.access(place, os.X_OK) and not os.path.isdir(place):
             return place
@@ -169,6 +170,14 @@ def start(argv, environ, stdin, stdout, stderr):
     """The pid of the started command; raises CannotStart."""
     if any(b"\0" in word for word in argv) or b"\0" in b"".join(environ.values()):
         raise CannotStart("not_executable", 126, "an argument or variable contains a NUL byte")
+    words = plain_line.words_of(argv, environ)
+    if words is not None:
+        try:
+            place = find_command(words[0], environ)
+            changed = plain_line.environ_of(place, environ)
+            return launch(place, words, changed, stdin, stdout, stderr)
+        except (OSError, CannotStart):
+            pass  # bash says best what is wrong with it, or knows what to do
     place = find_command(argv[0], environ)
     try:
         try:

@@ -17,6 +17,8 @@ from .endings import ending
 WORTH_SYNCING_S = 1.0
 #: Room for the longest ending: its text is cut to fit.
 LIFE_SIZE = 1800
+#: What stands before the spec in it, and behind.
+SPEC, END = b',"spec":', b"}\n"
 #: What a file system says that cannot reserve room.
 CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV)
 
@@ -62,7 +64,7 @@ def read_life(fd):
 def reserve(fd, spec):
     """Have room for all that `life` will ever say; OSError where there is none."""
     try:
-        os.posix_fallocate(fd, 0, len(whole_life({}, spec)))
+        os.posix_fallocate(fd, 0, LIFE_SIZE + len(SPEC) + len(spec) + len(END))
     except OSError as problem:
         if problem.errno not in CANNOT_RESERVE:
             raise
@@ -81,7 +83,7 @@ def whole_life(life, spec):
     while len(text) > LIFE_SIZE and life.get("text"):
         life = dict(life, text=life["text"][: len(life["text"]) // 2])
         text = json.dumps(life).encode("ascii")
-    return text[:-1].ljust(LIFE_SIZE) + b',"spec":' + spec + b"}\n"
+    return text[:-1].ljust(LIFE_SIZE) + SPEC + spec + END
 
 
 def write_exit(folder, fd, end, spec):

@@ -147,16 +147,17 @@ def changed(home, place, spec):
     """The files below the working folder that are not as the snapshot made them."""
     if spec.get("folder"):
         return  # it ran in a folder of the user's own: everything is home already
-    try:
-        window = Window(place.record)
-    except OSError:
-        return
     source = place.job + "/src"
     top = source
     if spec["cwd"]:
         top += "/" + to_path(spec["cwd"])
-    known = None
+    window = known = None
     for path, facts in found_below(top):
+        if window is None:
+            try:
+                window = Window(place.record)
+            except OSError:
+                return
         if window.has(facts) or not wanted(facts):
             continue
         if known is None:

@@ -60,6 +60,8 @@ class Supervisor:
         self.early_stops: "dict[str, float | None]" = {}
         self.grace_s = 10.0
         self.grant = claims.Grant()
+        #: Never changes, and is slow to copy from `os`.
+        self.own_environ = dict(os.environb)
         self.null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self.kills = endings.Kills()
         self.snapshot: "tuple[str, list[Any]]" = ("", [])
@@ -304,7 +306,7 @@ class Supervisor:
     def environ(self, spec):
         """The environment of the command, as bytes."""
         if spec["environ"] is None:
-            environ = dict(os.environb)
+            environ = dict(self.own_environ)
         else:
             environ = as_bytes(spec["environ"])
         environ.update(as_bytes(spec["env"]))
