@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from engine.bench import MACHINE, EngineBench, play_on
 from towline.core.batches import WINDOW
+from towline.engine import batch_follow
 from towline.engine.batch_follow import follow
 from towline.engine.batches import Batches, Wish
 from towline.errors import NotFound
@@ -239,6 +240,25 @@ def test_followers_hear_each_start_and_end_once_also_across_a_kill(play: Play) -
             assert heard[number, "started"] >= 1
 
     play(scenario)
+
+
+def test_the_end_is_told_at_once_however_seldom_all_else_is(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pause in ("_PAUSE_S", "_QUIET_S"):
+        monkeypatch.setattr(batch_follow, pause, 3600)
+
+    async def followed(bench: Bench) -> None:
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(2)))
+        frames = follow(bench.batches, batch.name, 0)
+        await anext(frames)
+        rest = asyncio.ensure_future(anext(frames))
+        await bench.until(lambda: len(bench.backend.running) == 2)
+        await bench.play_out(batch)
+        frame, _ = await asyncio.wait_for(rest, 30)
+        assert frame["over"] and [event[4] for event in frame["events"]][-2:] == ["done", "done"]
+
+    play(followed)
 
 
 def test_an_unknown_batch_is_told(play: Play) -> None:

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from towline.engine.batches import Batches
+from towline.engine.batches import Batches, Watcher
 from towline.engine.follow import Frame
-from towline.model.job import FINAL, Job, State
+from towline.model.job import FINAL, State
 from towline.store.batches import Event
 
 _MOST_EVENTS = 1000
@@ -25,7 +25,7 @@ async def follow(batches: Batches, name: str, since: int) -> AsyncIterator[Frame
     watcher = batches.watch(name)
     try:
         while True:
-            watcher.clear()
+            watcher.look()
             # Looked at first: whatever happens after this is seen in the next round.
             view = batches.view(name)
             found = batches.store.batches.events(batch, since, _MOST_EVENTS)
@@ -41,21 +41,21 @@ async def follow(batches: Batches, name: str, since: int) -> AsyncIterator[Frame
         batches.unwatch(name, watcher)
 
 
-async def _news(watcher: asyncio.Event) -> None:
-    await asyncio.sleep(_PAUSE_S)
-    try:
-        await asyncio.wait_for(watcher.wait(), _QUIET_S)
-    except TimeoutError:
-        pass
+async def _news(watcher: Watcher) -> None:
+    """Until there is something to tell: the end at once, all else not too often."""
+    for event, most_s in ((watcher.over, _PAUSE_S), (watcher.news, _QUIET_S)):
+        try:
+            await asyncio.wait_for(event.wait(), most_s)
+        except TimeoutError:
+            pass
 
 
 def _told(batches: Batches, events: Iterable[Event]) -> tuple[list[list[Any]], dict[int, str]]:
     """The events, and the titles of their jobs."""
+    events = list(events)
+    jobs = batches.engine.jobs(dict.fromkeys(job_id for _, _, job_id, _, _ in events))
     told = []
-    jobs: dict[int, Job] = {}
     for seq, at, job_id, state, text in events:
-        if job_id not in jobs:
-            jobs[job_id] = batches.engine.job(job_id)
         job = jobs[job_id]
         machine = job.attempt.machine_of(0) if job.attempt else ""
         gpus = list(job.attempt.placement[0].gpus) if job.attempt else []

@@ -29,6 +29,20 @@ class Wish(Struct, frozen=True):
     fail_fast: bool = False
 
 
+class Watcher:
+    """Somebody who follows a batch."""
+
+    def __init__(self) -> None:
+        #: Set whenever something of the batch changed; once none of its jobs is under way.
+        self.news = asyncio.Event()
+        self.over = asyncio.Event()
+
+    def look(self) -> None:
+        """What happens from now on is news."""
+        self.news.clear()
+        self.over.clear()
+
+
 class Batches:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -36,7 +50,7 @@ class Batches:
         #: Those that have not ended.
         self.active: dict[str, Progress] = {}
         self._names: set[str] = set()
-        self._watchers: dict[str, set[asyncio.Event]] = {}
+        self._watchers: dict[str, set[Watcher]] = {}
         self._stopping: set[asyncio.Task[Batch]] = set()
         engine.on_changed = self._changed
         engine.on_noted = lambda job: self._wake(job.spec.batch)
@@ -163,20 +177,21 @@ class Batches:
 
     # --- what is known of them ---------------------------------------------------------------
 
-    def watch(self, name: str) -> asyncio.Event:
-        """Set whenever something of a batch changed."""
-        watcher = asyncio.Event()
+    def watch(self, name: str) -> Watcher:
+        watcher = Watcher()
         self._watchers.setdefault(name, set()).add(watcher)
         return watcher
 
-    def unwatch(self, name: str, watcher: asyncio.Event) -> None:
+    def unwatch(self, name: str, watcher: Watcher) -> None:
         self._watchers[name].discard(watcher)
         if not self._watchers[name]:
             del self._watchers[name]
 
     def _wake(self, name: str) -> None:
         for watcher in self._watchers.get(name, ()):
-            watcher.set()
+            watcher.news.set()
+            if name not in self.active:
+                watcher.over.set()
 
     def listed(self, everything: bool) -> list[dict[str, Any]]:
         since = 0.0 if everything else self.engine.clock() - _RECENT_S

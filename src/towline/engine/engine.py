@@ -366,6 +366,13 @@ class Engine:
             raise NotFound(f"there is no job {job_id}", hint="`tow status --all` lists them")
         return job
 
+    def jobs(self, ids: Iterable[int]) -> dict[int, Job]:
+        """Several jobs that there are."""
+        found = {job_id: self.core.jobs.get(job_id) for job_id in ids}
+        missing = [job_id for job_id, job in found.items() if job is None]
+        found.update((job.id, job) for job in self.store.jobs_of(missing))
+        return {job_id: job for job_id, job in found.items() if job is not None}
+
     def knows(self, job_id: int) -> bool:
         return job_id in self.core.jobs or self.store.job(job_id) is not None
 

@@ -42,6 +42,8 @@ Told = tuple[str, str]
 Note = tuple[int, str, float, list[Told], bytes]
 #: A job, and what was brought home of it (engine/placing.py).
 BroughtRow = tuple[int, bytes]
+#: Values in one statement.
+_MOST_IDS = 500
 _REMEMBER_BROUGHT = "INSERT OR REPLACE INTO brought VALUES (?,?)"
 
 
@@ -202,6 +204,13 @@ class Store:
     def job(self, job_id: int) -> Job | None:
         rows = self._jobs("WHERE id=?", (job_id,))
         return rows[0] if rows else None
+
+    def jobs_of(self, ids: Sequence[int]) -> list[Job]:
+        found: list[Job] = []
+        for start in range(0, len(ids), _MOST_IDS):
+            some = tuple(ids[start : start + _MOST_IDS])
+            found += self._jobs(f"WHERE id IN ({','.join('?' * len(some))})", some)
+        return found
 
     def attempt(self, job_id: int, number: int) -> Attempt | None:
         """An attempt that another one followed."""
