@@ -107,10 +107,10 @@ def test_nothing_is_written_through_a_link_of_the_snapshot(agent: Driver, tmp_pa
 
 def test_a_missing_snapshot_or_content_is_told_as_the_ending(agent: Driver) -> None:
     end = agent.run("a", "true", snapshot=digest(b"no"))
-    assert end["cause"] == "snapshot" and "not on this machine" in end["text"]
+    assert end["cause"] == "absent" and "not on this machine" in end["text"]
     name = snapshot(agent, ["lost.txt", "f", digest(b"never sent")])
     end = agent.run("b", "true", snapshot=name)
-    assert end["cause"] == "snapshot" and "lost.txt" in end["text"]
+    assert end["cause"] == "absent" and "lost.txt" in end["text"]
 
 
 @pytest.fixture

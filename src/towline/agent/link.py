@@ -1,6 +1,7 @@
 """One open channel to the agent of one machine: ship it, greet it, ask it things."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable
@@ -138,11 +139,10 @@ class Link(asyncio.SubprocessProtocol):
             self._stdin.write(data)
 
     def close(self) -> None:
-        if self._process is not None and self._process.get_returncode() is None:
-            try:
-                self._process.terminate()
-            except ProcessLookupError:
-                pass
+        if self._process is not None:
+            if self._process.get_returncode() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.terminate()
             self._process.close()
         self._lost(Unreachable(f"{self.host.name}: the connection was closed"))
 

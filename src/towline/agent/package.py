@@ -26,16 +26,26 @@ if sys.version_info < (3, 6):
 import errno, io, shutil, tempfile, zipfile
 root = os.path.abspath(os.path.expanduser({root!r}))
 home = os.path.join(root, "agent", {digest!r})
+sizes = {sizes!r}
+def place(name): return os.path.join(home, "towline_agent", name)
+def is_whole():
+    try: return all(os.path.getsize(place(name)) == sizes[name] for name in sizes)
+    except OSError: return False
 def unpack(data):
     fresh = tempfile.mkdtemp(dir=os.path.dirname(home))
     try:
         zipfile.ZipFile(io.BytesIO(data)).extractall(fresh)
-        os.rename(fresh, home)
+        try: os.rename(fresh, home)
+        except OSError:
+            # Somebody else was quicker, or files of it were removed: what lacks is put there.
+            os.makedirs(place(""), 0o700, exist_ok=True)
+            for name in sizes: os.replace(os.path.join(fresh, "towline_agent", name), place(name))
     except OSError:
+        if not is_whole(): raise
+    finally:
         shutil.rmtree(fresh, True)
-        if not os.path.isdir(home): raise
 try:
-    if not os.path.isdir(home):
+    if not is_whole():
         for folder in (root, os.path.dirname(home)):
             os.makedirs(folder, 0o700, exist_ok=True)
         say("need")
@@ -46,7 +56,12 @@ try:
 except OSError as problem:
     say("error " + str(problem)); sys.exit(3)
 sys.path.insert(0, home)
-from towline_agent.main import main
+try:
+    from towline_agent.main import main
+except Exception as problem:
+    shutil.rmtree(home, True)
+    sys.stderr.write("towline: its agent is damaged and is sent again: %s\\n" % problem)
+    sys.exit(75)
 main(root, {login!r})
 """
 
@@ -54,11 +69,13 @@ main(root, {login!r})
 class Package(NamedTuple):
     digest: str
     zipped: bytes
+    #: Name -> size of each file.
+    sizes: dict[str, int]
 
     def stage_two(self, root: str, login: bool) -> bytes:
         """`login`: jobs there get the environment that logging in gives."""
         facts = {"root": root, "digest": self.digest, "size": len(self.zipped), "login": login}
-        code = _STAGE_TWO.format(**facts)
+        code = _STAGE_TWO.format(**facts, sizes=self.sizes)
         return code.encode()
 
 
@@ -66,12 +83,15 @@ class Package(NamedTuple):
 def agent_package() -> Package:
     """The zip is the same, byte for byte, whenever the sources are the same."""
     buffer = io.BytesIO()
+    sizes: dict[str, int] = {}
     sources = resources.files("towline.agent") / "remote"
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sorted(sources.iterdir(), key=lambda item: item.name):
             if source.name.endswith(".py"):
                 entry = zipfile.ZipInfo(f"towline_agent/{source.name}", (2020, 1, 1, 0, 0, 0))
                 entry.external_attr = 0o600 << 16
-                archive.writestr(entry, source.read_bytes(), zipfile.ZIP_DEFLATED)
+                content = source.read_bytes()
+                sizes[source.name] = len(content)
+                archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     zipped = buffer.getvalue()
-    return Package(hashlib.sha256(zipped).hexdigest()[:20], zipped)
+    return Package(hashlib.sha256(zipped).hexdigest()[:20], zipped, sizes)

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from msgspec.structs import replace
+
 from towline.agent.link import Link
 from towline.agent.messages import Clock, read_ending, read_output
 from towline.backends.base import Guest, Report
@@ -23,7 +25,7 @@ from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, Nonsense
 from towline.hosts.base import Host
 from towline.model.events import MachineGone, ProcessEnded, ProcessSilent, ProcessStarted
-from towline.model.job import Ending
+from towline.model.job import ABSENT, Ending
 from towline.model.units import format_duration
 from towline.snapshot.blobs import BlobStore
 
@@ -151,6 +153,13 @@ class Driver:
     async def bring(self, link: Link, snapshots: tuple[str, ...]) -> None:
         """After this they are on the machine."""
         await self._outbox.bring(link, snapshots)
+
+    def mended(self, snapshots: tuple[str, ...], ending: Ending) -> Ending:
+        """Of a start that found its contents removed: they are sent anew, so it did not count."""
+        if ending.cause != ABSENT:
+            return ending
+        cause = "void" if self._outbox.mend(snapshots) else "snapshot"
+        return replace(ending, cause=cause)
 
     def forget_staged(self) -> None:
         """Snapshots there may be swept away: ask again before relying on one."""
@@ -281,7 +290,7 @@ class Driver:
 
     def _end(self, wanted: Wanted, ending: Ending, said: tuple[bytes, bytes] | None = None) -> None:
         if self.wanted.pop(wanted.key, None) is not None and not wanted.settled:
-            self._report_end(wanted, ending, said)
+            self._report_end(wanted, self.mended(wanted.snapshots, ending), said)
 
     def _report_end(
         self, wanted: Wanted, ending: Ending, said: tuple[bytes, bytes] | None = None

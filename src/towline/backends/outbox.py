@@ -28,6 +28,10 @@ MANY = 2000
 MOST_CHARACTERS = 4_000_000
 
 
+#: What was sent anew so often in so many seconds does not stay there.
+_MOST_MENDED, _LATELY_S = 3, 600.0
+
+
 class Outbox:
     """`link` is the open channel, `is_due` whether a process is still to be started; `end` hears of
     those that did not start, `settle` of those of which the machine must be told so."""
@@ -50,6 +54,9 @@ class Outbox:
         self._waiting: list[Wanted] = []
         self._flushing = False
         self._staged: dict[str, asyncio.Task[None]] = {}
+        #: Snapshots of which contents are gone over there, and when others were last sent anew.
+        self._incomplete: set[str] = set()
+        self._mended: dict[str, list[float]] = {}
         #: Snapshots that are on their way.
         self.sending: dict[str, Sending] = {}
 
@@ -63,6 +70,20 @@ class Outbox:
     def forget_staged(self) -> None:
         """Snapshots there may be swept away: ask again before relying on one."""
         self._staged.clear()
+
+    def mend(self, snapshots: tuple[str, ...]) -> bool:
+        """Contents of these are gone over there: send them anew; False if that did not help."""
+        now = time.monotonic()
+        for snapshot in snapshots:
+            if snapshot in self._incomplete:
+                continue
+            lately = [at for at in self._mended.get(snapshot, ()) if now - at < _LATELY_S]
+            if len(lately) >= _MOST_MENDED:
+                return False
+            self._mended[snapshot] = [*lately, now]
+            self._incomplete.add(snapshot)
+            self._staged.pop(snapshot, None)
+        return bool(snapshots)
 
     async def bring(self, link: Link, snapshots: tuple[str, ...]) -> None:
         """After this they are on the machine."""
@@ -99,7 +120,10 @@ class Outbox:
     async def _stage(self, link: Link, snapshot: str) -> None:
         sending = self.sending[snapshot] = Sending()
         try:
-            await stage(link, self._blobs, snapshot, sending)
+            anew = snapshot in self._incomplete
+            await stage(link, self._blobs, snapshot, sending, anew)
+            if anew:
+                self._incomplete.discard(snapshot)
         finally:
             self.sending.pop(snapshot, None)
 

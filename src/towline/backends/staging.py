@@ -46,14 +46,27 @@ class Difference(Struct, frozen=True):
 
 
 async def stage(
-    link: Link, blobs: BlobStore, snapshot_id: str, sending: Sending | None = None
+    link: Link,
+    blobs: BlobStore,
+    snapshot_id: str,
+    sending: Sending | None = None,
+    anew: bool = False,
 ) -> None:
-    """After this the machine can make the snapshot's tree without asking anybody."""
+    """After this the machine can make the snapshot's tree without asking anybody.
+
+    `anew`: nothing that it was sent before is relied on, since contents turned out to be gone.
+    """
     sending = sending or Sending()
     await settle(link)
     known = _bases.setdefault(link, deque(maxlen=_MOST_BASES))
     in_thread = asyncio.get_running_loop().run_in_executor
     entries = await in_thread(None, load_snapshot, blobs, snapshot_id)
+    if anew:
+        known.clear()
+        await _send_missing(link, blobs, _contents(entries), sending)
+        await link.ask("snapshot", snapshot=snapshot_id, entries=entries)
+        known.append(snapshot_id)
+        return
     if not known:
         answer, _ = await link.ask("have_snapshot", snapshot=snapshot_id, recent=True)
         # The newest is the one to compare with first, so it comes last.

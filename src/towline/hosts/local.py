@@ -3,6 +3,7 @@
 import sys
 
 from towline.errors import HostError, Unusable
+from towline.hosts.ssh import SENT_AGAIN, sent_again
 
 
 class LocalHost:
@@ -18,6 +19,8 @@ class LocalHost:
 
     def failure(self, returncode: int | None, stderr: str) -> HostError:
         last = stderr.strip().splitlines()[-1:] or [f"exit code {returncode}"]
+        if returncode == SENT_AGAIN:
+            return sent_again(self.name, last[0])
         return Unusable(f"the agent does not start on this machine: {last[0]}")
 
     def login(self) -> list[str] | None:

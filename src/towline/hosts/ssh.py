@@ -173,6 +173,9 @@ def _no_network(name: str, way: Way, last: str) -> HostError:
     )
 
 
+#: What a damaged agent ends with, once it was removed.
+SENT_AGAIN = 75
+
 #: What OpenSSH prints -> what it means. First match wins.
 _SIGNS: tuple[tuple[str, Callable[[str, Way, str], HostError]], ...] = (
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", _changed_key),
@@ -200,8 +203,17 @@ def explain_failure(name: str, way: Way, returncode: int | None, stderr: str) ->
     if returncode == 3:
         return no_python(name)
     last = lines[-1] if lines else f"ssh ended with code {returncode} and said nothing"
+    if returncode == SENT_AGAIN:
+        return sent_again(name, last)
     return Unreachable(
         f"{name}: the connection failed: {last}", hint=f"try: {way.typed('ssh')} true"
+    )
+
+
+def sent_again(name: str, last: str) -> HostError:
+    """Files of the agent were removed or damaged over there; the next call mends that."""
+    return Unreachable(
+        f"{name}: {last.removeprefix('towline: ')}", hint="it is called again by itself"
     )
 
 

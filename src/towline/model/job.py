@@ -123,6 +123,10 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
 SILENT = "silent"
 
 
+#: Cause of a start whose contents were removed from its machine.
+ABSENT = "absent"
+
+
 class Ending(Struct, frozen=True, omit_defaults=True):
     """How one process ended, as its supervisor recorded it."""
 
@@ -130,6 +134,7 @@ class Ending(Struct, frozen=True, omit_defaults=True):
     signal: int | None = None
     #: stopped, timeout, oom, not_found, not_executable, setup, snapshot, no_space, void, lost,
     #: silent (given up, and its machine still owes its word)
+    #: absent (what it needs was removed from its machine: it is sent again)
     cause: str = ""
     text: str = ""
     started: float = 0.0

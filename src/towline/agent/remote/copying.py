@@ -26,6 +26,10 @@ class CannotMake(Exception):
     """The tree cannot be made; the text goes into the job's ending."""
 
 
+class Absent(CannotMake):
+    """What was sent has been removed from this machine: it helps to send it again."""
+
+
 class Helper:
     """A further process that copies a share of the files, and says what went wrong."""
 
@@ -93,27 +97,27 @@ def finish(home, helper, into, pause):
             except FileNotFoundError:
                 pass
         return copy_share(home, helper.files, into, pause)
-    number, text, largest = json.loads(said.decode("ascii"))
+    number, text, largest, absent = json.loads(said.decode("ascii"))
     if number:
         raise OSError(number, text)
     if text:
-        raise CannotMake(text)
+        raise (Absent if absent else CannotMake)(text)
     return largest
 
 
 def help_and_exit(home, files, into, tell, parent):
     """Never returns; without its parent it must not go on writing into a tree made anew."""
-    said = [0, "cannot copy the files", 0]
+    said = [0, "cannot copy the files", 0, False]
     try:
         signal.set_wakeup_fd(-1)
         machine.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-        said = [0, "", copy_share(home, files, into, lambda: None)]
+        said = [0, "", copy_share(home, files, into, lambda: None), False]
     except CannotMake as problem:
-        said = [0, str(problem), 0]
+        said = [0, str(problem), 0, isinstance(problem, Absent)]
     except OSError as problem:
-        said = [problem.errno or 0, str(problem), 0]
+        said = [problem.errno or 0, str(problem), 0, False]
     finally:
         os.write(tell, json.dumps(said).encode("ascii"))
         os._exit(0)
@@ -160,7 +164,7 @@ class Sources:
         try:
             self.single = os.open(self.home.blob(digest), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise CannotMake("the content of %s is not on this machine" % text) from None
+            raise Absent("the content of %s is not on this machine" % text) from None
         return self.single, 0, os.fstat(self.single).st_size
 
     def pack(self, path):

@@ -137,7 +137,7 @@ class Agent:
             operation = self.operations.get(request.get("op", "frame"))
             if operation is None:
                 raise Refusal("bad_request", "unknown operation: %.80r" % (request.get("op"),))
-            result = operation(request, blob)
+            result = self.carry_out(operation, request, blob)
         except Refusal as refusal:
             self.refuse(number, refusal)
         except OSError as problem:
@@ -152,6 +152,11 @@ class Agent:
                 self.reply(number, *result)
             elif result is not None:
                 self.reply(number, result)
+
+    def carry_out(self, operation, request, blob):
+        if not os.path.isdir(self.home.partial) or not os.path.isdir(self.home.records):
+            self.home.make()  # somebody tidied up here
+        return operation(request, blob)
 
     def bye(self, request, _blob):
         self.loop.running = False

@@ -137,8 +137,13 @@ def locate(home, digests):
     for index in indexes(home) if wanted else ():
         data = records(index)
         pack = pack_of(index)
+        try:
+            length = os.stat(pack).st_size
+        except OSError:
+            continue  # somebody removed it, or a sweep did just now
         for digest, offset, size in matching(data, wanted):
-            found[wanted[digest]] = (pack, offset, size)
+            if offset + size <= length:
+                found[wanted[digest]] = (pack, offset, size)
     return found
 
 

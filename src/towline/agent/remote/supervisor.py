@@ -239,6 +239,8 @@ class Supervisor:
             return dict(endings.ending("void", str(taken)), taken=True), 0
         except process.CannotStart as problem:
             return endings.ending(problem.cause, self.explain(problem, spec), problem.code), 0
+        except trees.Absent as problem:
+            return endings.ending("absent", str(problem)), 0
         except (trees.CannotMake, Refusal, ValueError) as problem:
             return endings.ending("snapshot", str(problem)), 0
         except OSError as problem:

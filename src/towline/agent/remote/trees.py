@@ -12,6 +12,7 @@ from .refusal import Refusal
 
 KINDS = copying.KINDS
 CannotMake = copying.CannotMake
+Absent = copying.Absent
 
 
 def canonical(entries):
@@ -90,7 +91,7 @@ def load_snapshot(home, digest):
         with open(home.snapshot(digest), "rb") as file:
             return json.loads(file.read().decode("utf-8", "surrogateescape"))
     except (OSError, ValueError):
-        raise CannotMake("the snapshot %s is not on this machine" % digest[:12]) from None
+        raise Absent("the snapshot %s is not on this machine" % digest[:12]) from None
 
 
 def make_tree(home, entries, into, pause):

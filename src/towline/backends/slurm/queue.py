@@ -24,7 +24,7 @@ from towline.backends.slurm.watch import Watch
 from towline.backends.tasks import Tasks
 from towline.errors import AgentError, HostError
 from towline.model.events import AttemptEntered, AttemptWaits, ProcessEnded, ProcessStarted
-from towline.model.job import Ending
+from towline.model.job import ABSENT, Ending
 from towline.probes.slurm import joined, read_ticket
 
 #: Runners tell times of the nodes, whose clocks are taken to agree with ours.
@@ -184,6 +184,8 @@ class Queue:
             return
         if seen.state == "ended" and seen.ending is not None:
             ending = read_ending(seen.ending, _OUR_CLOCK)
+            if ending.cause == ABSENT:
+                ending = self.driver.mended(handed.snapshots, ending)
             if ending.started:
                 self._begin(handed, rank, ending.started, seen)
             if ending.cause == EVICTED and not handed.stop:
