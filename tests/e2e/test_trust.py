@@ -197,6 +197,8 @@ def test_machine_with_a_new_address_is_the_new_one_once_no_job_needs_the_old(
     for words in (["run", "-c", "lab", "true"], ["machines"]):
         said = complaint(tow(*words), 2)
         assert "'gpu' is h2 now, but jobs of yours still need it as h1" in said
+    # Of a job for another cluster, that is not the news.
+    assert "no machine of local can ever" in complaint(tow("run", "--gpus", "9", "true"), 2)
     assert show(tow, first)["state"] == "running"
     assert tow("stop", str(first)).returncode == 0
     ended(tow, first)

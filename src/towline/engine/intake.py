@@ -1,6 +1,7 @@
 """From what is asked to what is accepted: check everything, freeze the folder, write it down."""
 
 import asyncio
+import contextlib
 import heapq
 import tempfile
 import time
@@ -29,7 +30,7 @@ from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
 from towline.engine.kept import fetch_kept
 from towline.engine.keys import Keys
-from towline.errors import HostError, Impossible, UsageError
+from towline.errors import ConfigError, HostError, Impossible, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.events import StopAsked
 from towline.model.job import Job, JobSpec
@@ -165,12 +166,12 @@ class Intake:
 
     async def _who_could(self, spec: JobSpec, cwd: str) -> list[str]:
         """The other clusters of machines that can take a job, as far as they answer soon."""
-        config = self.config(cwd)
-        clusters = {
-            name: self.join(cwd, name)[1]
-            for name, cluster in config.clusters.items()
-            if name != spec.cluster and isinstance(cluster, MachinesCluster)
-        }
+        clusters: dict[str, list[Driver]] = {}
+        for name, cluster in self.config(cwd).clusters.items():
+            if name != spec.cluster and isinstance(cluster, MachinesCluster):
+                # What is wrong with another cluster is not what was asked about.
+                with contextlib.suppress(ConfigError):
+                    clusters[name] = self.join(cwd, name)[1]
         silent = [d for drivers in clusters.values() for d in drivers if not (d.link or d.error)]
         tries = [driver.reach(_LOOK_ELSEWHERE_S, patient=False) for driver in silent]
         await asyncio.gather(*tries, return_exceptions=True)
