@@ -130,10 +130,7 @@ class Core:
         """As if the jobs that were submitted in a step never had been: they cannot be written."""
         for job_id in step.fresh:
             self.drop(job_id, now)
-            step.changed.pop(job_id, None)
-        step.orders = [order for order in step.orders if order.job.id not in step.fresh]
-        step.told = [one for one in step.told if one[0] not in step.fresh]
-        step.fresh.clear()
+        step.take_back_fresh()
 
     # --- what people ask ---------------------------------------------------------------------
 

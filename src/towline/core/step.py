@@ -30,3 +30,11 @@ class Step(Struct):
     def remark(self, job: Job, text: str) -> None:
         """A word that is not about the job, though it came of it."""
         self.told.append((job.id, "remark", text))
+
+    def take_back_fresh(self) -> None:
+        """As if nothing had been submitted in it."""
+        for job_id in self.fresh:
+            self.changed.pop(job_id, None)
+        self.orders = [order for order in self.orders if order.job.id not in self.fresh]
+        self.told = [one for one in self.told if one[0] not in self.fresh]
+        self.fresh.clear()
