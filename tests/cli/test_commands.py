@@ -274,6 +274,14 @@ def test_forward_stays_until_interrupted_and_then_closes(tow: Tow, stub: Stub) -
     assert len(stub.asked_of("DELETE /v1/forwards/6006")) == 1
 
 
+def test_a_service_that_does_not_name_its_port_is_questioned(tow: Tow, stub: Stub) -> None:
+    stub.on("POST /v1/jobs", answer({"jobs": [job()]}))
+    said = tow("run", "-d", "--service", "jupyter lab --port ", "true").stderr
+    assert "does not name $PORT" in said and "single quotes" in said
+    said = tow("run", "-d", "--service", "tensorboard", "--service", "x $PORT", "true").stderr
+    assert "does not name" not in said
+
+
 def test_a_detached_forward_is_listed_and_stopped(tow: Tow, stub: Stub) -> None:
     stub.on("GET /v1/jobs/12", answer(job(state="running")), answer(job(state="done")))
     stub.on("POST /v1/jobs/12/forward", answer({"local": 9999}))

@@ -214,6 +214,9 @@ def test_network_that_stays_away_asks_the_same_question(submit: Tow, stub: Stub)
     with OnTerminal(submit, "-c=cedar.json", "--patience", "0.2", "x") as terminal:
         terminal.sees(f"lab could not be reached for 0.2 s.\n{QUESTION}")
         terminal.types("n\n")
+        terminal.sees("trying to reach it again")
+        terminal.sees("connected again")
+        terminal.sees(URL)
         terminal.sees("job 12 done")
         # There is no job to show here; a person may have left the address open in a browser.
         terminal.sees("to look again: tow tensorboard 12; Ctrl-C leaves")

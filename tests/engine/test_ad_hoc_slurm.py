@@ -10,7 +10,7 @@ from engine.bench import AdHocBench
 from towline.backends.membership import Membership
 from towline.config.settings import Config, MachinesCluster, SlurmCluster
 from towline.engine.clusters import Clusters
-from towline.errors import UsageError
+from towline.errors import ConfigError, UsageError
 from towline.hosts.ssh import SshHost
 
 SSH_CONFIG = "Host cedar\n  HostName 10.9.8.7\n  User me\n"
@@ -32,6 +32,12 @@ class Watched:
 
     def join(self, cluster: str) -> None:
         self.queues.append(cluster)
+
+    def leave(self, cluster: str) -> None:
+        self.queues = [name for name in self.queues if name != cluster]
+
+    def forget(self, name: str) -> None:
+        self.drivers.pop(name, None)
 
 
 class Bench(AdHocBench):
@@ -88,3 +94,19 @@ def test_what_cannot_be_a_machine_is_refused_and_nothing_joined(bench: Bench) ->
     with pytest.raises(UsageError):
         bench.ad_hoc("-oProxyCommand=x")
     assert bench.store.clusters() == {}
+
+
+def test_one_that_could_not_be_reached_and_never_had_a_job_is_forgotten(bench: Bench) -> None:
+    name = bench.ad_hoc("nohost.invalid")
+    bench.clusters.give_up_unused(name)
+    assert bench.watched.queues == [] and bench.watched.drivers == {}
+    assert bench.clusters.remembered(name) is None
+    bench.restart()
+    assert bench.clusters.remembered(name) is None
+
+
+def test_a_machine_called_like_a_slurm_is_refused_with_a_way_out(bench: Bench) -> None:
+    box = MachinesCluster(["cedar"])
+    config = Config(clusters={"box": box, "cedar": SlurmCluster(host="cedar")})
+    with pytest.raises(ConfigError, match="called like the Slurm cedar"):
+        bench.clusters.join("box", box, config)

@@ -52,6 +52,12 @@ def test_what_cannot_be_is_refused(services: list[str], logdir: str | None) -> N
         services_from(services, logdir)
 
 
+@pytest.mark.parametrize("typed", ["tensorbord", "TensorBoard", "tensor-board", "tensorboards"])
+def test_a_service_that_is_almost_known_by_name_is_asked_back(typed: str) -> None:
+    with pytest.raises(UsageError, match="did you mean tensorboard"):
+        services_from([typed], None)
+
+
 def test_there_are_not_too_many() -> None:
     with pytest.raises(UsageError, match="up to 10"):
         services_from(["true"] * 11, None)

@@ -32,6 +32,7 @@ class EventFiles:
         self.logdir = logdir
         view = engine.call("GET", f"/v1/jobs/{job}")
         self.folder = os.path.join(root, run_name(view))
+        self.subfolder = str(view.get("subfolder") or "")
         #: True once nothing more can come.
         self.complete = self._is_home(view)
         self._complaint = ""
@@ -45,6 +46,11 @@ class EventFiles:
             return False
         os.symlink(home, self.folder)
         return True
+
+    def own_place(self) -> str:
+        """Where the job itself worked, of what is kept here."""
+        inside = os.path.join(self.folder, self.subfolder)
+        return inside if os.path.islink(self.folder) and os.path.isdir(inside) else self.folder
 
     def fetch(self) -> None:
         """Bring what was written since the last time; a machine that is away is waited for."""

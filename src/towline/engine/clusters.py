@@ -63,6 +63,7 @@ class Clusters:
         body = msgspec.json.encode([cluster, config.aliases, config.engine.lost_after_s])
         if self._joined.get(name) == body:
             return
+        check_names(name, cluster, config)
         self._check_source(name, source)
         self._let_go_of_moved(name, cluster)
         self._join(name, cluster, config.aliases, config.engine.lost_after_s)
@@ -253,6 +254,12 @@ class Clusters:
         self.slurm.leave(name)
         self.machines.forget(name)
 
+    def give_up_unused(self, name: str) -> None:
+        """Forget a Slurm that nobody configured, that could not be reached and never had a job."""
+        made = name.startswith(AD_HOC_SLURM) and name in self._joined
+        if made and not (self.store.active(name) or self.store.ended_count(0.0, cluster=name)):
+            self.give_up(name)
+
     def knows(self, name: str) -> bool:
         return name in self._joined
 
@@ -317,6 +324,18 @@ def _still_needed(name: str, target: str, known: Host) -> ConfigError:
         f"{name!r} is {target} now, but jobs of yours still need it as {before}",
         hint="give the new one another name, or wait until those jobs have ended: tow status",
     )
+
+
+def check_names(name: str, cluster: MachinesCluster, config: Config) -> None:
+    """A machine called like a Slurm would be taken for its access node."""
+    slurms = {n for n, found in config.clusters.items() if isinstance(found, SlurmCluster)}
+    for entry in cluster.entries():
+        if entry.label in slurms:
+            named = f'{{ ssh = "{entry.ssh}", name = "{entry.label}-login" }}'
+            raise ConfigError(
+                f"the machine {entry.label} of {name} is called like the Slurm {entry.label}",
+                hint=f"give it another name: {named}",
+            )
 
 
 def decoded(body: bytes) -> tuple[MachinesCluster, dict[str, str], float]:

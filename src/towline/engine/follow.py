@@ -135,7 +135,7 @@ class Follower:
             elif job.spec.queue and job.reason:
                 before, silent = silent, self.silence(job)
                 if silent and not before:
-                    yield {"note": f"{silent.rstrip('.')}; trying again", "broken": True}, b""
+                    yield {"note": _trying_again(job, silent), "broken": True}, b""
                 elif before and not silent:
                     yield {"note": "connected again", "broken": False}, b""
                 elif job.reason != said and not silent:
@@ -250,7 +250,7 @@ class Follower:
                     await self.queue.put(({"note": f"the rest of its output: {error.text}"}, b""))
                     return
                 if not broken and stream == self.streams[0]:
-                    text = f"{error.text.rstrip('.')}; the job goes on, trying again"
+                    text = _trying_again(job, error.text)
                     await self.queue.put(({"note": text, "broken": True}, b""))
                 broken = True
                 await asyncio.sleep(1.0)
@@ -335,6 +335,14 @@ async def read_once(
 def _for_what(why: Explanation) -> str:
     """What keeps a job that is next from starting; of others, that others are before them."""
     return f" ({why.reasons[0]})" if why.position == 1 and why.reasons else ""
+
+
+def _trying_again(job: Job, problem: str) -> str:
+    """Of a connection that broke: why, and that this is no harm to the job."""
+    why = problem.removeprefix(f"{job.spec.cluster}: ").rstrip(". ")
+    handed = job.spec.queue is None or (job.attempt is not None and job.attempt.entry.number)
+    goes_on = "the job goes on" if handed else "the job is handed over when that is back"
+    return f"{why}; {goes_on}, trying again"
 
 
 def _gone(job: Job) -> str:

@@ -26,6 +26,12 @@ class Forwards:
         job = self.engine.job(job_id)
         if job.attempt is None:
             raise NotFound(f"job {job_id} has not started yet", hint=f"tow why {job_id}")
+        if job.state.final and job.spec.queue is not None:
+            # With it its node was given back, and with that the way there.
+            raise NotFound(
+                f"job {job_id} does not run now, so nothing of it can be reached",
+                hint=f"tow log {job_id} and tow ls {job_id} show what it left",
+            )
         for forward in self._open.values():
             if (forward.job, forward.port) == (job_id, port) and local in (0, forward.local):
                 return forward.local

@@ -118,7 +118,13 @@ class Intake:
             ids: Sequence[int] = self.engine.store.submission(key) if key else ()
             if not ids:
                 group = self.group()
-                specs = [await group.accept(ask) for ask in asks]
+                asked = list(asks)
+                try:
+                    specs = [await group.accept(ask) for ask in asked]
+                except HostError:
+                    for ask in asked:
+                        self.clusters.give_up_unused(ask.cluster or "")
+                    raise
                 ids = await self.engine.submit(specs, key)
             return [self.engine.job(job_id) for job_id in ids]
 

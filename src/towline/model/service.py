@@ -54,6 +54,7 @@ def services_from(texts: list[str], logdir: str | None) -> tuple[Service, ...]:
     """What was typed behind `--service`, with a name for each."""
     found: dict[str, Service] = {}
     for text in texts:
+        _check_spelling(text.strip())
         name = free_name(name_of(text), found)
         if text.strip() == TENSORBOARD:
             found[name] = Service(name, logdir=keepable(logdir or "."))
@@ -66,6 +67,18 @@ def services_from(texts: list[str], logdir: str | None) -> tuple[Service, ...]:
     if len(found) > MOST_SERVICES:
         raise UsageError(f"a job can have up to {MOST_SERVICES} services, not {len(found)}")
     return tuple(found.values())
+
+
+def _check_spelling(word: str) -> None:
+    """The one service that is known by name is often typed."""
+    from difflib import get_close_matches
+
+    near = word.lower() != word and word.lower() == TENSORBOARD
+    if near or (word != TENSORBOARD and get_close_matches(word, [TENSORBOARD], cutoff=0.8)):
+        raise UsageError(
+            f"there is no service {word!r}; did you mean {TENSORBOARD}?",
+            hint="anything else is a command that serves on $PORT: --service './serve $PORT'",
+        )
 
 
 def name_of(command: str) -> str:

@@ -10,7 +10,7 @@ from towline.cli.here import this_folder, umask
 from towline.cli.jobs import job_number
 from towline.cli.not_yet import check_terminal, say_directives, say_input_is_lost
 from towline.cli.options import Parser, sbatch_options, split_command
-from towline.cli.terminal import say, say_json
+from towline.cli.terminal import note, say, say_json
 from towline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -142,6 +142,14 @@ def new_key() -> str:
     return os.urandom(12).hex()
 
 
+def _question_services(services: list[str]) -> None:
+    """In double quotes the shell here puts its own $PORT, most often nothing, into the text."""
+    for text in services:
+        if text.strip() != "tensorboard" and "PORT" not in text:
+            note(f"the service {text!r} does not name $PORT: does it serve on that port?")
+            note("  in single quotes it stays as it is: --service 'jupyter lab --port $PORT'")
+
+
 def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     """What the Engine is asked to run; values as they were typed."""
     ask: dict[str, Any] = {
@@ -159,6 +167,7 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     ask.update({name: value for name in REPEATED if (value := getattr(options, name))})
     if "service" in ask:
         ask["services"] = ask.pop("service")
+        _question_services(ask["services"])
     ask.update(_queue_ask(options))
     if options.exclusive:
         ask["exclusive"] = True

@@ -69,9 +69,17 @@ def main(args: list[str]) -> int:
 
 
 def show_until_left(
-    engine: Engine, jobs: list[int], port: int, say_where: Callable[[str], None], logdir: str = ""
+    engine: Engine,
+    jobs: list[int],
+    port: int,
+    say_where: Callable[[str], None],
+    logdir: str = "",
+    alone: bool = False,
 ) -> None:
-    """Have a TensorBoard on a port here, until Ctrl-C or the end of the terminal."""
+    """Have a TensorBoard on a port here, until Ctrl-C or the end of the terminal.
+
+    `alone`: the runs of the one job have the names that its own TensorBoard gave them.
+    """
     import tempfile
 
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -79,7 +87,7 @@ def show_until_left(
     with tempfile.TemporaryDirectory(prefix="tow-tensorboard-") as root:
         shown = [EventFiles(engine, job, logdir, root) for job in jobs]
         log = os.path.join(root, ".log")
-        board = start(root, port, log)
+        board = start(shown[0].own_place() if alone else root, port, log)
         try:
             watch(board, shown, port, log, say_where)
         except KeyboardInterrupt:

@@ -32,6 +32,8 @@ class SubmitFollow(Follow):
         self.patience_s = patience_s
         #: True when it was away for that long.
         self.away = False
+        #: True from then on until something is heard: nothing is told of what cannot be reached.
+        self.unheard = False
         self.cancelled = False
         #: The address of its TensorBoard here, once that is up.
         self.url = ""
@@ -56,8 +58,18 @@ class SubmitFollow(Follow):
             self._unheard()
         elif "broken" in header or "stream" in header or "job" in header:
             self._heard()
+        if self.unheard and (
+            "stream" in header or "end" in header or header.get("broken") is False
+        ):
+            self.unheard = False
+            if header.get("broken") is not False:
+                self._say_it_is_back()
+                if self.url:
+                    self._show_url(self.url)
         if header.get("service", {}).get("state") == "up" and header["service"].get("url"):
-            if self._is_new(header):
+            if self.unheard:
+                self.url = header["service"]["url"]
+            elif self._is_new(header):
                 self._show_url(header["service"]["url"])
             return False
         over = super()._show(header, blob)
@@ -89,7 +101,7 @@ class SubmitFollow(Follow):
                 port = free_port(int(self.url.rpartition(":")[2].partition("/")[0] or 0))
             except UsageError:
                 port = free_port(0)
-            show_until_left(self.engine, [self.job_id], port, self._say_it_stays)
+            show_until_left(self.engine, [self.job_id], port, self._say_it_stays, alone=True)
         except TowlineError as error:
             note(f"its TensorBoard has ended with it: {error.text}")
             note(f"to look again: tow tensorboard {self.job_id}; Ctrl-C leaves")
@@ -136,7 +148,7 @@ class SubmitFollow(Follow):
                 tell("")
                 return self._detach(INTERRUPTED_CODE)
             if typed is None:
-                note(f"job {self.job_id} · {self.cluster} · connected again")
+                self._say_it_is_back()
                 return None
             answer = typed.strip().lower()
             if answer in ("y", "yes"):
@@ -145,6 +157,9 @@ class SubmitFollow(Follow):
             if answer in ("n", "no"):
                 # Told again, so that it need not be looked for.
                 self.services = {}
+                self.unheard = away
+                if away:
+                    note(f"job {self.job_id} · {self.cluster} · trying to reach it again")
                 return None
             if answer in ("d", GONE):
                 return self._detach(INTERRUPTED_CODE)
@@ -154,6 +169,10 @@ class SubmitFollow(Follow):
         with suppress(TowlineError):
             return not self.engine.call("GET", f"/v1/jobs/{self.job_id}").get("silent_since")
         return False
+
+    def _say_it_is_back(self) -> None:
+        self.output.clear_bar()
+        note(f"job {self.job_id} · {self.cluster} · connected again")
 
     def _question(self, away: bool) -> str:
         silent = f"{self.cluster} could not be reached for {format_duration(self.patience_s)}.\n"
