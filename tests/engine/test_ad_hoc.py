@@ -37,6 +37,9 @@ class Joined:
     def join(self, cluster: str, members: Iterable[Membership]) -> None:
         self.clusters[cluster] = list(members)
 
+    def driver_at(self, target: str) -> None:
+        """None is driven here."""
+
     def labels(self, cluster: str) -> list[str]:
         return [member.host.name for member in self.clusters[cluster]]
 

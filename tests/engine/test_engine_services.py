@@ -35,6 +35,7 @@ class Far:
         self.away = False
         self.dialled: list[dict[str, Any]] = []
         self.drivers: dict[str, Any] = {}
+        self.driver_of = lambda slot: self.drivers.get(slot.machine)
 
     async def tunnel(self, job: object, rank: int) -> "Far":
         if self.away:

@@ -89,7 +89,7 @@ def test_an_environment_is_kept_once(path: str) -> None:
 
 def test_machines_clusters_and_forwards_are_remembered(path: str) -> None:
     store = Store(path)
-    store.remember_machine("gpu1", b"[]")
+    store.remember_machine({"gpu1": b"[]"})
     store.remember_cluster("lab", b"{}")
     store.remember_forward(6006, 1, 16006)
     assert (store.machine("gpu1"), store.machine("gpu2")) == (b"[]", None)

@@ -25,6 +25,7 @@ from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, Nonsense
 from towline.hosts.base import Host
 from towline.model.events import MachineGone, ProcessEnded, ProcessSilent, ProcessStarted
+from towline.model.identity import Identity, identity_from, is_another
 from towline.model.job import ABSENT, Ending
 from towline.model.units import format_duration
 from towline.snapshot.blobs import BlobStore
@@ -64,6 +65,8 @@ class Driver:
         self.on_probe = on_probe
         self.listens = listens
         self.silence = Silence()
+        #: Which machine answers.
+        self.identity: Identity | None = None
         self.probe_every_s = probe_every_s
         self.lost_after_s = lost_after_s
         self.wanted: dict[str, Wanted] = {}
@@ -110,6 +113,8 @@ class Driver:
                 self._spawn(self._reconcile(self.link, [wanted]))
         else:
             self._outbox.offer(wanted)
+            if self.link is not None:
+                self._check_place(wanted)
 
     def stop(self, key: str, now: bool = False) -> None:
         wanted = self.wanted.get(key)
@@ -171,6 +176,9 @@ class Driver:
         self._clock.set(link.hello)
         self.silence.answered()
         self.forget_staged()
+        self.identity = identity_from(link.hello.get("identity") or {})
+        for wanted in [w for w in self.wanted.values() if not w.sent]:
+            self._check_place(wanted)
         # What it has of ours comes before what else it could take: it may have been given up.
         await self._reconcile(link, [w for w in self.wanted.values() if w.sent])
         answer, _ = await link.ask("probe")
@@ -181,6 +189,21 @@ class Driver:
                 self._outbox.offer(wanted)
         if self.guest is not None:
             await self.guest.greet(link)
+
+    def _check_place(self, wanted: Wanted) -> None:
+        """What got its place on another machine, to which this name led before, goes back."""
+        if is_another(wanted.identity, self.identity):
+            text = f"{self.name} leads to another machine now"
+            self._end(wanted, Ending(cause="void", text=text))
+
+    def elsewhere(self, job: int) -> str:
+        """Why nothing is heard of a job though the machine answers; empty where that is not so."""
+        hosts = {w.elsewhere for w in self.wanted.values() if w.elsewhere and w.job == job}
+        if not hosts:
+            return ""
+        now = f" ({self.identity.host})" if self.identity and self.identity.host else ""
+        there = ", ".join(sorted(hosts))
+        return f"{self.name} leads to another machine now{now}; job {job} runs on {there}"
 
     def _down(self, error: HostError) -> None:
         self.report(MachineGone(self.name))
@@ -208,7 +231,10 @@ class Driver:
 
     def _found(self, link: Link, wanted: Wanted, known: dict[str, Any]) -> None:
         state = known["state"]
-        if state == "ended":
+        wanted.elsewhere = self._other_host(wanted, known)
+        if wanted.elsewhere:
+            wanted.asked_at = time.monotonic()
+        elif state == "ended":
             self._end(wanted, read_ending(known.get("ending"), self._clock))
         elif wanted.stop:
             self._spawn(self._stop_now(link, [wanted]))
@@ -228,21 +254,39 @@ class Driver:
         else:
             self._outbox.offer(wanted)
 
+    def _other_host(self, wanted: Wanted, known: dict[str, Any]) -> str:
+        """The host that a process is on, if it is not this one; of its own this one knows more.
+
+        Machines may share a home: then the record of an end is as good here as there.
+        """
+        if known["state"] == "elsewhere":
+            return known.get("host") or "another machine"
+        if wanted.identity is None or not is_another(wanted.identity, self.identity):
+            return ""
+        ending = known.get("ending") if known["state"] == "ended" else None
+        certain = isinstance(ending, dict) and ending.get("cause") not in ("lost", "void")
+        return "" if certain else wanted.identity.host or "another machine"
+
     def _is_due(self, wanted: Wanted) -> bool:
         return self.wanted.get(wanted.key) is wanted and not (wanted.stop or wanted.given_up)
 
     async def _stop_now(self, link: Link, some: list[Wanted]) -> None:
         """Forbid what has not started, stop what runs."""
+        some = [w for w in some if not is_another(w.identity, self.identity)]
         keys = [w.key for w in some]
         for wanted in some:
             wanted.asked_at = time.monotonic()
         try:
+            if not keys:
+                return
             answer, _ = await link.ask("void", keys=keys)
             running: dict[bool, list[str]] = {}
             for wanted in some:
                 known = answer["states"].get(wanted.key, {})
                 if known.get("state") == "ended":
                     self._end(wanted, read_ending(known.get("ending"), self._clock))
+                elif known.get("state") == "elsewhere":
+                    wanted.elsewhere = known.get("host") or "another machine"
                 else:
                     running.setdefault(wanted.kill, []).append(wanted.key)
             for kill, some_keys in running.items():
@@ -254,9 +298,13 @@ class Driver:
     def _repeat_stops(self) -> None:
         """Belt and braces: whatever became of a stop, it is asked for until the end is seen."""
         before = time.monotonic() - _STOP_AGAIN_S
-        late = [w for w in self.wanted.values() if w.stop and w.sent and w.asked_at < before]
-        if late and self.link is not None:
-            self._spawn(self._stop_now(self.link, late[:MANY]))
+        late = [w for w in self.wanted.values() if w.asked_at < before and w.sent]
+        stops = [w for w in late if w.stop and not w.elsewhere]
+        if stops and self.link is not None:
+            self._spawn(self._stop_now(self.link, stops[:MANY]))
+        away = [w for w in late if w.elsewhere]
+        if away and self.link is not None:
+            self._spawn(self._reconcile(self.link, away[:MANY]))
 
     # --- what the agent says -----------------------------------------------------------------
 

@@ -1,12 +1,12 @@
 """Looking into jobs on machines: what they printed, their files, commands and ports beside them."""
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from towline.agent.link import Link
 from towline.backends.beside import run_beside
-from towline.backends.driver import Driver
+from towline.backends.roster import Roster
 from towline.backends.transfer.job_files import JobFiles
 from towline.errors import NotFound, Unreachable
 from towline.model.job import Job, key_of
@@ -14,13 +14,8 @@ from towline.model.job import Job, key_of
 _READ = 256 * 1024
 
 
-class Insight:
-    """The part of a backend that only reads; `drivers` are those of its machines, by name."""
-
-    engine_id: str
-    drivers: dict[str, Driver]
-    #: Makes a machine known again that an earlier Engine used.
-    find_machine: Callable[[str], None]
+class Insight(Roster):
+    """The part of a backend that only reads."""
 
     async def _where(self, job: Job, rank: int) -> tuple[Link, str]:
         if job.attempt is None:
@@ -30,25 +25,25 @@ class Insight:
             raise NotFound(
                 f"job {job.id} has {count} process{'es' if count > 1 else ''}, no number {rank}"
             )
-        machine = job.attempt.placement[rank].machine
-        if machine not in self.drivers:
+        slot = job.attempt.placement[rank]
+        if self.driver_of(slot) is None:
             # An earlier Engine used it, and this one has had no need to yet.
-            self.find_machine(machine)
-        driver = self.drivers.get(machine)
+            self.find_machine(slot)
+        driver = self.driver_of(slot)
         if driver is None:
             raise NotFound(
-                f"{machine}, where job {job.id} ran, is not part of any cluster any more"
+                f"{slot.machine}, where job {job.id} ran, is not part of any cluster any more"
             )
         return await driver.reach(), key_of(self.engine_id, job.id, job.attempt, rank)
 
     def sending(self, job: Job) -> tuple[int, int] | None:
         """How much of what the job needs is over there, and of how much, in bytes."""
-        names = {slot.machine for slot in job.attempt.placement} if job.attempt else set()
+        slots = {slot.machine: slot for slot in job.attempt.placement} if job.attempt else {}
         found = [
             sending
-            for name in names
-            if name in self.drivers
-            for snapshot, sending in self.drivers[name].sending.items()
+            for slot in slots.values()
+            if (driver := self.driver_of(slot)) is not None
+            for snapshot, sending in driver.sending.items()
             if snapshot in (job.spec.snapshot, job.spec.keep) and sending.total
         ]
         return (sum(s.sent for s in found), sum(s.total for s in found)) if found else None

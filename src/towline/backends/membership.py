@@ -15,3 +15,10 @@ class Membership:
         self.owners: tuple[str, ...] = ()
         self.aliases: tuple[tuple[str, str], ...] = ()
         self.clusters: set[str] = set()
+        #: Jobs of an earlier Engine may run there: it keeps its name.
+        self.kept = False
+
+    @property
+    def target(self) -> str:
+        """Where it is, which tells it from all others: what is dialled, and the folder there."""
+        return f"{self.host.place} {self.root}"

@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from towline.model.identity import Identity
+
 
 class Wanted(Struct):
     """One process that should be (or stop being) on this machine."""
@@ -19,6 +21,10 @@ class Wanted(Struct):
     #: Ids of the snapshots that must be there first.
     snapshots: tuple[str, ...] = ()
     gpus: tuple[int, ...] = ()
+    #: The machine that it was given; None where that was not known.
+    identity: Identity | None = None
+    #: The host that it is on, where the name of its machine leads to another one now.
+    elsewhere: str = ""
     #: A start went out, or may have gone out before the Engine was killed.
     sent: bool = False
     #: Prepared over there, waiting for its sisters.

@@ -78,7 +78,7 @@ def folded(names: list[str]) -> str:
 
 
 def _rows(machine: dict[str, Any]) -> Rows:
-    name = str(machine["name"])
+    name = ", also ".join([str(machine["name"]), *map(str, machine.get("also") or [])])
     state = str(machine["state"])
     coloured = (state, STATE_COLOURS.get(state, ""))
     clusters = ", ".join(_clusters(machine))

@@ -333,4 +333,9 @@ class Scheduler:
 
 
 def placement_of(seats: list[Seat]) -> Placement:
-    return tuple(Slot(room.name, gpus) for room, _, gpus in seats)
+    return tuple(
+        Slot(room.name, gpus, room.machine.target, room.machine.identity)
+        if room.machine
+        else Slot(room.name, gpus)
+        for room, _, gpus in seats
+    )

@@ -19,7 +19,8 @@ from towline.config.targets import THIS, split_target
 from towline.errors import ConfigError, TowlineError
 from towline.hosts.base import Host
 from towline.hosts.local import LocalHost
-from towline.hosts.ssh import SshHost, real_target
+from towline.hosts.ssh import SshHost, place_of, real_target
+from towline.model.machine import Slot
 from towline.model.names import AD_HOC, AD_HOC_SLURM
 from towline.probes.machine import limits_of
 from towline.store.store import Store
@@ -60,15 +61,15 @@ class Clusters:
 
         `source` is the file that defines it: two projects may give one name to different clusters.
         """
-        body = msgspec.json.encode([cluster, config.aliases, config.engine.lost_after_s])
+        parts = [cluster, config.aliases, config.engine.lost_after_s]
+        body = msgspec.json.encode(parts)
         if self._joined.get(name) == body:
             return
         check_names(name, cluster, config)
         self._check_source(name, source)
-        self._let_go_of_moved(name, cluster)
         self._join(name, cluster, config.aliases, config.engine.lost_after_s)
         self._joined[name] = body
-        self.store.remember_cluster(name, body)
+        self.store.remember_cluster(name, msgspec.json.encode([*parts, source]))
 
     def rejoin(self, names: set[str]) -> None:
         """After a restart: the clusters of unfinished jobs, as they were when last used."""
@@ -80,6 +81,8 @@ class Clusters:
                     self._join_slurm(name, msgspec.json.decode(body, type=SlurmCluster))
                 else:
                     self._join(name, *decoded(body))
+                    self._sources[name] = source_of(body)
+                    body = msgspec.json.encode(decoded(body))
             except (msgspec.MsgspecError, ValueError, TowlineError):
                 # What is remembered of one must not keep the Engine from the others.
                 log.exception("the cluster %s, as it was remembered", name)
@@ -89,34 +92,13 @@ class Clusters:
     def _check_source(self, name: str, source: str) -> None:
         if name.startswith((AD_HOC, AD_HOC_SLURM)):
             return
-        before = self._sources.get(name, source)
+        before = self._sources.get(name) or source
         if before != source and self.busy(name):
             raise ConfigError(
                 f"{source}: the cluster {name!r} is another one in {before}, which has jobs now",
                 hint="give one of them another name, or wait until those jobs have ended",
             )
         self._sources[name] = source
-
-    def _let_go_of_moved(self, name: str, cluster: MachinesCluster) -> None:
-        """Close the connections to machines that have another address now under their name.
-
-        While jobs need one where it was it stays: else they would be looked for at the new one.
-        """
-        moved = []
-        for entry in cluster.entries():
-            known = self.machines.members.get(entry.label)
-            host = self._host(entry.label, entry.ssh)
-            if known is None or _place(known.host) == _place(host):
-                continue
-            others = known.clusters - {name}
-            if self.machines.drivers[entry.label].wanted or any(map(self.busy, others)):
-                raise _still_needed(entry.label, entry.ssh, known.host)
-            moved.append(entry.label)
-        for label in moved:
-            for other in self.machines.members[label].clusters:
-                self._joined.pop(other, None)
-            self.machines.members[label].clusters.clear()
-            self.machines.forget(label)
 
     def join_slurm(self, name: str, cluster: SlurmCluster, source: str = "") -> Driver:
         """Connect to the access node of a Slurm."""
@@ -279,31 +261,51 @@ class Clusters:
 
     def _take_over_key(self, member: Membership) -> None:
         """A key that was corrected counts for the machine as it is driven already."""
-        driver = self.machines.drivers.get(member.host.name)
+        driver = self.machines.driver_at(member.target)
         if driver is None or not isinstance(driver.host, SshHost):
             return
         if isinstance(member.host, SshHost) and driver.host.key != member.host.key:
             driver.host.key = member.host.key
             driver.channel.redial()
 
-    def find_machine(self, name: str) -> None:
-        """Reach a machine that has jobs of ours, though it may be in no cluster any more."""
-        body = self.store.machine(name)
-        if body is not None and name not in self.machines.drivers:
+    def find_machine(self, slot: Slot, keep: bool = False) -> None:
+        """Reach a machine that has jobs of ours, though it may be in no cluster any more.
+
+        `keep`: they may still run there, so it keeps the name that they know it by.
+        """
+        body = self.store.machine(slot.target or slot.machine)
+        if body is not None and self.machines.driver_of(slot) is None:
             entry, lost_after_s = msgspec.json.decode(body, type=tuple[MachineEntry, float])
-            self.machines.watch(self._member(entry, lost_after_s))
+            found = self._member(replace(entry, name=slot.machine), lost_after_s)
+            self.machines.watch(found).kept = keep
+
+    def driver_of(self, entry: MachineEntry) -> Driver:
+        """Of a machine of a cluster that was joined."""
+        driver = self.machines.driver_at(self._target(entry))
+        assert driver is not None, entry
+        return driver
+
+    def _target(self, entry: MachineEntry) -> str:
+        """As its membership has it, without making one."""
+        if entry.ssh == THIS:
+            return f"{THIS} {self._root(entry)}"
+        destination, port = split_target(entry.ssh)
+        return f"{place_of(destination, port)} {self._root(entry)}"
+
+    def _root(self, entry: MachineEntry) -> str:
+        here = entry.ssh == THIS
+        return os.path.join(self.paths.home, "machine") if here else str(entry.folder)
 
     def _member(self, entry: MachineEntry, lost_after_s: float) -> Membership:
-        local = entry.ssh == THIS
-        root = os.path.join(self.paths.home, "machine") if local else str(entry.folder)
         host = self._host(entry.label, entry.ssh, entry.key)
-        return Membership(host, root, limits_of(entry), lost_after_s)
+        return Membership(host, self._root(entry), limits_of(entry), lost_after_s)
 
     def _remember(self, entry: MachineEntry, lost_after_s: float) -> None:
         body = msgspec.json.encode([entry, lost_after_s])
         if self._remembered.get(entry.label) != body:
             self._remembered[entry.label] = body
-            self.store.remember_machine(entry.label, body)
+            # By its place for what runs there now, by its name for people and older attempts.
+            self.store.remember_machine({self._target(entry): body, entry.label: body})
 
     def _host(self, label: str, target: str, key: str | None = None) -> Host:
         if target == THIS:
@@ -340,7 +342,16 @@ def check_names(name: str, cluster: MachinesCluster, config: Config) -> None:
 
 def decoded(body: bytes) -> tuple[MachinesCluster, dict[str, str], float]:
     """A cluster as it was remembered: itself, short names for GPUs, when a machine is lost."""
-    return msgspec.json.decode(body, type=tuple[MachinesCluster, dict[str, str], float])
+    parts = msgspec.json.decode(body, type=list[msgspec.Raw])
+    cluster = msgspec.json.decode(parts[0], type=MachinesCluster)
+    aliases = msgspec.json.decode(parts[1], type=dict[str, str])
+    return cluster, aliases, msgspec.json.decode(parts[2], type=float)
+
+
+def source_of(body: bytes) -> str:
+    """The file that said what a remembered cluster is; empty where nobody noted that."""
+    parts = msgspec.json.decode(body, type=list[msgspec.Raw])
+    return msgspec.json.decode(parts[3], type=str) if len(parts) > 3 else ""
 
 
 def _with_own_name(entry: MachineEntry, labels: dict[str, str]) -> MachineEntry:

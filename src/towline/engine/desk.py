@@ -24,6 +24,7 @@ from towline.engine.whats_free import WhatsFree
 from towline.errors import NotFound
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, State, entry_of, key_of, standing, view
+from towline.model.machine import Slot
 from towline.model.odd_text import original
 
 #: Jobs whose machines have something to say.
@@ -61,10 +62,14 @@ class Desk:
         jobs = [*unfinished, *filter(None, forwarded)]
         batches = self.engine.store.batches.unfinished()
         clusters = {job.spec.cluster for job in jobs} | {batch.base.cluster for batch in batches}
+        attempts = [job.attempt for job in jobs if job.attempt and not job.spec.queue]
+        attempts += [attempt for _, attempt in self.engine.store.given_up()]
+        # First, so that the names by which they know their machines still mean these.
+        for slot in (slot for attempt in attempts for slot in attempt.placement if slot.target):
+            self.clusters.find_machine(slot, keep=True)
         self.clusters.rejoin(clusters)
-        for job in jobs:
-            for slot in job.attempt.placement if job.attempt else ():
-                self.clusters.find_machine(slot.machine)
+        for slot in (slot for attempt in attempts for slot in attempt.placement):
+            self.clusters.find_machine(slot)
         await self.engine.recover()
         self.batches.recover()
         self.results.resume()
@@ -111,7 +116,7 @@ class Desk:
         job = self.engine.job(job_id)
         if job.state is not State.QUEUED:
             silent = self._silent(job) if job.state in _ACTIVE else {}
-            errors = {driver.name: driver.error.text for driver in silent.values() if driver.error}
+            errors = {driver.name: _why_unheard(driver, job) for driver in silent.values()}
             return {
                 "text": _standing(job),
                 "machines": [{"machine": name, "reason": errors[name]} for name in errors],
@@ -155,7 +160,7 @@ class Desk:
     def _unheard(self, job: Job) -> dict[str, Any]:
         """Since when nothing is heard of an active job, and why; None where it is heard of."""
         silent = self._silent(job) if job.state in _ACTIVE else {}
-        since = [driver.channel.silent_since for driver in silent.values()]
+        since = [driver.channel.silent_since or driver.channel.since for driver in silent.values()]
         found: dict[str, Any] = {"silent_since": min(filter(None, since), default=None)}
         if silent:
             found["reason"] = "; ".join(filter(None, (job.reason, self.silence(job))))
@@ -164,18 +169,18 @@ class Desk:
     def silence(self, job: Job) -> str:
         """Why the machines of a job cannot be heard; empty when they can."""
         drivers = {driver.name: driver for driver in self._silent(job).values()}
-        return "; ".join(driver.error.text for driver in drivers.values() if driver.error)
+        return "; ".join(_why_unheard(driver, job) for driver in drivers.values())
 
     def _silent(self, job: Job) -> dict[int, Driver]:
         """Processes of a job that have not ended and whose machine does not answer."""
         if job.attempt is None:
             return {}
         slots = enumerate(job.attempt.placement)
-        drivers = {rank: self.machines.drivers.get(slot.machine) for rank, slot in slots}
+        drivers = {rank: self.machines.driver_of(slot) for rank, slot in slots}
         return {
             rank: driver
             for rank, driver in drivers.items()
-            if driver and driver.error and rank not in job.attempt.endings
+            if driver and rank not in job.attempt.endings and _why_unheard(driver, job)
         }
 
     async def stop(self, ids: list[int], now: bool, give_up: bool) -> None:
@@ -218,7 +223,7 @@ class Desk:
             slot = job.attempt.placement[rank]
             ending = job.attempt.endings.get(rank)
             key = key_of(self.engine.store.engine_id, job.id, job.attempt, rank)
-            member = self.machines.members.get(slot.machine)
+            driver = self.machines.driver_of(slot)
             found.append(
                 {
                     "group": group,
@@ -228,7 +233,7 @@ class Desk:
                     "state": "ended" if ending else job.state.value,
                     "exit_code": ending.code if ending else None,
                     "signal": ending.signal if ending else None,
-                    "folder": f"{member.root}/jobs/{key}" if member else None,
+                    "folder": f"{driver.root}/jobs/{key}" if driver else None,
                 }
             )
         return found
@@ -237,7 +242,7 @@ class Desk:
 
     def logins(self, name: str, cwd: str | None) -> list[dict[str, Any]]:
         """How a person logs in to a machine, or to all machines of a cluster that want it."""
-        self.clusters.find_machine(name)
+        self.clusters.find_machine(Slot(name))
         drivers = [self.machines.drivers[name]] if name in self.machines.drivers else []
         if not drivers:
             _, drivers = self.intake.join(cwd, name)
@@ -247,6 +252,10 @@ class Desk:
         if name not in self.machines.drivers:
             raise NotFound(f"there is no machine {name!r}", hint="`tow machines` lists them")
         return self.machines.drivers[name]
+
+
+def _why_unheard(driver: Driver, job: Job) -> str:
+    return driver.error.text if driver.error else driver.elsewhere(job.id)
 
 
 def _access(cluster: Cluster) -> str:

@@ -107,7 +107,7 @@ class Intake:
         if not isinstance(cluster, MachinesCluster):
             return []
         self.clusters.join(name, cluster, config, source)
-        return [self.machines.drivers[entry.label] for entry in cluster.entries()]
+        return [self.clusters.driver_of(entry) for entry in cluster.entries()]
 
     async def submit(self, asks: Iterable[JobAsk], key: str = "") -> list[Job]:
         """Accept jobs; when this returns they are on disk.

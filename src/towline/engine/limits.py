@@ -38,7 +38,8 @@ async def limits(desk: Desk, ask: LimitsAsk) -> dict[str, Any]:
     # Asked first, so that a request that cannot be read costs no connection.
     need = request_of(ask.request).groups[0].need
     cluster = await desk.clusters.ad_hoc(ask.machines, config)
-    names = [entry.label for entry in await desk.clusters.recognised(ask.machines, config)]
+    entries = await desk.clusters.recognised(ask.machines, config)
+    names = [desk.clusters.driver_of(entry).name for entry in entries]
     errors = await _meet(desk, names)
     # What the machines said is among the facts that this waits for.
     await desk.engine.tell(StopAsked(()))

@@ -70,10 +70,11 @@ class Removing:
         attempts = self.engine.store.attempts(job.id)
         if job.attempt is not None:
             attempts.append(job.attempt)
-        names = {slot.machine for attempt in attempts for slot in attempt.placement}
-        for name in sorted(names):
-            self.machines.find_machine(name)
-            driver = self.machines.drivers.get(name)
+        slots = [slot for attempt in attempts for slot in attempt.placement]
+        for slot in {(slot.machine, slot.target): slot for slot in slots}.values():
+            if self.machines.driver_of(slot) is None:
+                self.machines.find_machine(slot)
+            driver = self.machines.driver_of(slot)
             if driver is None:
                 continue  # no cluster has it any more: nobody can say what is there
             try:

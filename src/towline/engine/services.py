@@ -239,8 +239,7 @@ class Services:
     def view(self, standing: Standing) -> dict[str, Any]:
         job = self.engine.job(standing.job)
         state, text = standing.state, standing.text
-        machine = job.attempt.placement[0].machine if job.attempt else ""
-        driver = self.machines.drivers.get(machine)
+        driver = self.machines.driver_of(job.attempt.placement[0]) if job.attempt else None
         if state in ("starting", "up") and driver is not None and driver.error:
             state, text = "unreachable", driver.error.text
         return {

@@ -56,8 +56,13 @@ class WhatsFree:
 
     async def behind(self, drivers: Iterable[Driver]) -> list[View]:
         """What does the work: the machines themselves, or the nodes behind an access node."""
-        found = await asyncio.gather(*map(self._behind, drivers))
+        found = await asyncio.gather(*map(self._behind, self._each_once(drivers)))
         return [view for views in found for view in views]
+
+    def _each_once(self, drivers: Iterable[Driver]) -> list[Driver]:
+        """A machine with two names under the one that counts."""
+        names = dict.fromkeys(self.machines.twins.get(d.name, d.name) for d in drivers)
+        return [self.machines.drivers[name] for name in names if name in self.machines.drivers]
 
     async def _behind(self, driver: Driver) -> list[View]:
         if driver.name not in self.clusters.slurm.queues:
@@ -83,14 +88,18 @@ class WhatsFree:
     def _machine(self, driver: Driver) -> View:
         member = self.machines.members[driver.name]
         seen = self.machines.seen.get(driver.name)
+        also = [name for name, counts in self.machines.twins.items() if counts == driver.name]
+        twins = [self.machines.members[name] for name in also]
+        wanted = [self.machines.drivers[name].wanted.values() for name in (driver.name, *also)]
         found: View = {
             "name": driver.name,
-            "clusters": sorted(member.clusters),
+            "also": also,
+            "clusters": sorted(set(member.clusters).union(*(m.clusters for m in twins))),
             "state": driver.channel.state,
             "reason": driver.error.text if driver.error else "",
             "hint": driver.error.hint if driver.error else "",
             "closed": self.engine.core.scheduler.closed(driver.name),
-            "jobs": sorted({wanted.job for wanted in driver.wanted.values()}),
+            "jobs": sorted({one.job for some in wanted for one in some}),
             "seen": driver.channel.since,
         }
         return found | (self._capacity(seen) if seen else {"cpus": None, "gpus": []})

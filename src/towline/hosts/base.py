@@ -10,6 +10,8 @@ class Host(Protocol):
 
     #: What the user calls it.
     name: str
+    #: What is dialled to reach it.
+    place: str
 
     async def prepare(self) -> None:
         """Find out what `channel` wants to know; called before each. Nothing else does I/O."""

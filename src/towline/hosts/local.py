@@ -9,6 +9,7 @@ from towline.hosts.ssh import SENT_AGAIN, sent_again
 class LocalHost:
     def __init__(self, name: str = "this") -> None:
         self.name = name
+        self.place = "this"
 
     async def prepare(self) -> None:
         pass

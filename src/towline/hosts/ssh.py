@@ -44,6 +44,7 @@ class SshHost:
         self.name = name
         self.destination = destination
         self.port = port
+        self.place = place_of(destination, port)
         #: The file of the one key to log in with; None: those that ssh finds itself.
         self.key = key
         # A short hash, so that the path fits a socket whatever the machine is called.
@@ -95,6 +96,10 @@ class SshHost:
     def failure(self, returncode: int | None, stderr: str) -> HostError:
         way = Way(self.destination, self.port, self.key)
         return explain_failure(self.name, way, returncode, stderr)
+
+
+def place_of(destination: str, port: int | None) -> str:
+    return destination if port is None else f"{destination}:{port}"
 
 
 def real_target(answer: str) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from towline.model.identity import Identity
+
 
 class Gpu(Struct, frozen=True):
     index: int
@@ -43,13 +45,20 @@ class Machine(Struct, frozen=True):
     stagger_s: float = 0.0
     #: Why no job starts on it now, in words; empty: jobs may start.
     closed: str = ""
+    #: Where it is, whatever its name; and which machine answered there.
+    target: str = ""
+    identity: Identity | None = None
 
 
-class Slot(Struct, frozen=True):
+class Slot(Struct, frozen=True, omit_defaults=True):
     """Where one process of a job runs: its machine and the GPU indexes it was given."""
 
     machine: str
     gpus: tuple[int, ...] = ()
+    #: Where that machine is, and which one it was when the process got its place: names may come
+    #: to mean another one. Empty in what older versions noted.
+    target: str = ""
+    identity: Identity | None = None
 
 
 #: One slot per process, in the order of `Request.processes()`.

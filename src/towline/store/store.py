@@ -162,10 +162,10 @@ class Store:
         with self.transaction():
             self._db.execute("DELETE FROM clusters WHERE name=?", (name,))
 
-    def remember_machine(self, name: str, body: bytes) -> None:
+    def remember_machine(self, bodies: Mapping[str, bytes]) -> None:
         """How a machine is reached: its jobs are found again even if it left the configuration."""
         with self.transaction():
-            self._db.execute("INSERT OR REPLACE INTO machines VALUES (?,?)", (name, body))
+            self._db.executemany("INSERT OR REPLACE INTO machines VALUES (?,?)", bodies.items())
 
     def remember_forward(self, local: int, job: int, port: int) -> None:
         with self.transaction():

@@ -18,8 +18,8 @@ async def show_limits(request: Request[Any, Any, Any]) -> Response[bytes]:
     try:
         return answer(await limits(desk, ask))
     except HostError as error:
-        names = await desk.clusters.recognised(ask.machines, desk.intake.config(ask.cwd))
-        drivers = [desk.driver(entry.label) for entry in names]
+        entries = await desk.clusters.recognised(ask.machines, desk.intake.config(ask.cwd))
+        drivers = [desk.clusters.driver_of(entry) for entry in entries]
         login = next((found for d in drivers if (found := login_of(d)) is not None), None)
         if login is None or not needs_person(error):
             raise
