@@ -118,8 +118,10 @@ def main(echoes: int = ECHOES, lines: int = MANY) -> list[Verdict]:
         ]
         ours, theirs = (median(rates) for rates in zip(*turns, strict=True))
         parallel = gnu_parallel(lab, PARALLEL_ECHOES)
+        bare = hyperqueue(echoes, folder("hq-out-"), shell=False)
         peak = lab.peak_mb()
         print(f"  towline {ours:.0f}/s, HyperQueue {theirs:.0f}/s, GNU parallel {parallel:.0f}/s")
+        print(f"  HyperQueue, if it is given the programs and not the lines: {bare:.0f}/s")
         print("  each:", ", ".join(f"{mine:.0f} : {other:.0f}" for mine, other in turns))
         print(f"  Engine {peak:.0f} MB")
         found = many(lab, lines) if lines else []

@@ -26,14 +26,14 @@ class Watch:
             self.ended, self.after_s = ended, time.perf_counter() - self.began
 
 
-def rate(count: int, workers: int, cpus: int, folder: str, output: str) -> float:
+def rate(count: int, workers: int, cpus: int, folder: str, output: str, shell: bool) -> float:
     """Jobs per second on so many workers, all of them successful."""
     with LocalCluster(folder) as cluster:
         for _ in range(workers):
             cluster.start_worker(WorkerConfig(cores=cpus))
         client = cluster.client()
         client.wait_for_jobs([client.submit(many_true(100))])
-        job = many_echoes(count, output) if output else many_true(count)
+        job = many_echoes(count, output, shell) if output else many_true(count)
         watch = Watch()
         failed = client.connection.wait_for_jobs([client.submit(job).id], watch)
         whole_s = time.perf_counter() - watch.began
@@ -50,11 +50,12 @@ def many_true(count: int) -> Job:
     return job
 
 
-def many_echoes(count: int, output: str) -> Job:
+def many_echoes(count: int, output: str, shell: bool) -> Job:
     """One submission of so many `echo`, whose output and errors are files of their own."""
     job = Job()
     for number in range(count):
-        words, place = ["bash", "-c", f"echo {number}"], f"{output}/{number}"
+        words = ["bash", "-c", f"echo {number}"] if shell else ["echo", str(number)]
+        place = f"{output}/{number}"
         job.program(words, stdout=f"{place}.out", stderr=f"{place}.err")
     return job
 
@@ -62,4 +63,5 @@ def many_echoes(count: int, output: str) -> Job:
 if __name__ == "__main__":
     with TemporaryDirectory(prefix="hq-") as folder:
         output = sys.argv[4] if len(sys.argv) > 4 else ""
-        print(rate(*map(int, sys.argv[1:4]), folder=folder, output=output))
+        shell = "--no-shell" not in sys.argv
+        print(rate(*map(int, sys.argv[1:4]), folder=folder, output=output, shell=shell))

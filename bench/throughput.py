@@ -39,13 +39,14 @@ def check_all_done(lab: Lab, ids: list[int]) -> None:
         raise RuntimeError(f"{len(wrong)} of {len(ids)} jobs are not done, such as job {wrong[0]}")
 
 
-def hyperqueue(count: int, output: Path | None = None) -> float:
+def hyperqueue(count: int, output: Path | None = None, shell: bool = True) -> float:
     """Jobs per second of HyperQueue's local cluster, with as many workers as we have machines.
 
-    With `output`, they are `echo`, and what they print is kept in that folder.
+    With `output`, they are `echo`, by way of a shell or not, and what they print is kept there.
     """
     words = [str(HERE / "hyperqueue_peer.py"), str(count), str(len(MACHINES)), str(CPUS)]
     words += [str(output)] if output else []
+    words += [] if shell else ["--no-shell"]
     ran = subprocess.run(
         [sys.executable, *words],
         # Its workers leave folders behind.
