@@ -50,6 +50,21 @@ def test_functions_that_a_login_exports_are_there_for_scripts(
     assert agent.output("a") == b"[load python]\n"
 
 
+def test_functions_that_only_bashrc_exports_are_there_and_its_variables_stay_its_own(
+    new_agent: NewAgent, home: Path
+) -> None:
+    rc = f"echo hello\n{MODULE}export -f module\nexport COLOUR=rc\nexit 3\n"
+    (home / ".bashrc").write_text(rc.replace("exit 3", "true"))
+    agent = logged_in(new_agent, home, "export COLOUR=profile\n")
+    for key, setup in (("a", ""), ("b", "module load x > /dev/null")):
+        agent.run(key, "bash", "-c", "module load python; echo $COLOUR", setup=setup)
+        assert agent.output(key) == b"[load python]\nprofile\n"
+    (home / ".bashrc").write_text(rc)
+    other = new_agent(code=LOGGED_IN, HOME=str(home))
+    other.run("c", "sh", "-c", "echo $COLOUR")
+    assert other.output("c") == b"profile\n"
+
+
 def test_a_set_up_runs_in_a_shell_that_logged_in(new_agent: NewAgent, home: Path) -> None:
     agent = logged_in(new_agent, home, f"echo welcome\n{MODULE}cd /\n")
     end = agent.run("a", "sh", "-c", "echo $LOADED $PWD", setup="module load python", cwd="sub")

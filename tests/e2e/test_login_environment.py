@@ -39,6 +39,15 @@ def test_functions_that_a_login_exports_are_there_on_the_nodes(tow: Tow, slurm: 
     assert done.stdout.count("python gpu") == 2, done.stderr
 
 
+def test_functions_that_bashrc_exports_are_there_as_with_an_sbatch_typed_there(
+    tow: Tow, slurm: Slurm
+) -> None:
+    _give(slurm.home("h1"), ".bashrc", EXPORTED)
+    configure_slurm(tow)
+    done = tow("run", "-c", "cedar", "--setup", "module load python", "sh", "-c", "echo $LOADED")
+    assert done.stdout == "[module load python]\npython\n", done.stderr
+
+
 def test_what_a_profile_sets_up_is_there_over_ssh(tow: Tow, hosts: Hosts) -> None:
     home = hosts.home("h1")
     _give(home, ".bash_profile", f"{MODULE}export PATH=~/env/bin:$PATH\n")

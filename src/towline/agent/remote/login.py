@@ -24,6 +24,10 @@ TELL = (
     " for k,v in os.environb.items()}; "
     'print("\\n%s"+json.dumps(told))' % MARK
 )
+#: A bash that sshd starts reads ~/.bashrc, and what is exported there we have, but for functions:
+#: the `sh` that starts us drops them. So they are told once more, after all the rest.
+WITH_RC = "%(tell)s; [ -r ~/.bashrc ] && . ~/.bashrc > /dev/null 2>&1; exec %(tell)s"
+FUNCTION = "BASH_FUNC_"
 #: How shells are told to behave as at a login and to run a line.
 WORDS = {name: [b"-l", b"-c"] for name in ("bash", "zsh", "sh", "dash", "ash", "ksh", "fish")}
 WORDS.update({name: [b"-c"] for name in ("csh", "tcsh")})
@@ -95,7 +99,8 @@ def login_words(shell):
         words = WORDS.get(os.path.basename(place))
         if words and os.path.exists(place):
             break
-    line = "exec '%s' -I -c '%s'" % (sys.executable or "/usr/bin/python3", TELL)
+    tell = "'%s' -I -c '%s'" % (sys.executable or "/usr/bin/python3", TELL)
+    line = WITH_RC % {"tell": tell} if os.path.basename(place) == "bash" else "exec " + tell
     return [os.fsencode(place)] + (words or [b"-c"]) + [os.fsencode(line)]
 
 
@@ -103,11 +108,13 @@ def environment_in(text):
     """What was told among what a profile printed; nothing where that cannot be read."""
     told = [line[len(MARK) :] for line in text.splitlines() if line.startswith(MARK)]
     try:
-        found = json.loads(told[-1]) if told else {}
-    except ValueError:
+        first, *more = [dict(json.loads(one)) for one in told] or [{}]
+    except (ValueError, TypeError):
         return {}
-    if not isinstance(found, dict):
-        return {}
+    found = {
+        name: value for one in more for name, value in one.items() if name.startswith(FUNCTION)
+    }
+    found.update(first)
     return {
         name.encode("utf-8", "surrogateescape"): value.encode("utf-8", "surrogateescape")
         for name, value in found.items()
