@@ -1,6 +1,7 @@
 """What is wrong is said in a line or two, with what to do next, and nothing is half done."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -298,3 +299,30 @@ def test_unknown_command_over_there_is_said(tow: Tow, hosts: Hosts) -> None:
     job = submit(tow, "-c", "lab", "no-such-command")
     assert ended(tow, job)["state"] == "failed"
     assert "command not found" in show(tow, job)["reason"]
+
+
+def test_a_slurm_whose_host_does_not_exist_is_told_and_forgotten(tow: Tow) -> None:
+    (tow.folder / "alone.json").write_text('{"host": "nohost.invalid"}')
+    module = [*tow.program[:2], "towline.cli.compat.submit"]
+    done = subprocess.run(
+        [*module, "-c=alone.json", "true"],
+        cwd=tow.folder,
+        env=tow.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "there is no host of that name" in done.stderr
+    assert "nohost" not in tow("gc").stdout + tow("gc").stderr
+
+
+def test_a_machine_called_like_a_slurm_is_told_and_hides_no_other(tow: Tow) -> None:
+    slurm = '[clusters.cedar]\nkind = "slurm"\nhost = "nohost.invalid"\n'
+    (tow.home / "config.toml").write_text(f'{slurm}[clusters.box]\nmachines = ["cedar"]\n')
+    said = complaint(tow("machines", "-c", "box"), 2)
+    assert "called like the Slurm cedar" in said and "name = " in said
+    shown = {view["name"]: view for view in tow.json("machines")["machines"]}
+    assert shown["this"]["state"] == "online"
+    assert "called like the Slurm" in shown["box"]["reason"]

@@ -118,13 +118,7 @@ class Intake:
             ids: Sequence[int] = self.engine.store.submission(key) if key else ()
             if not ids:
                 group = self.group()
-                asked = list(asks)
-                try:
-                    specs = [await group.accept(ask) for ask in asked]
-                except HostError:
-                    for ask in asked:
-                        self.clusters.give_up_unused(ask.cluster or "")
-                    raise
+                specs = [await group.accept(ask) for ask in asks]
                 ids = await self.engine.submit(specs, key)
             return [self.engine.job(job_id) for job_id in ids]
 

@@ -13,7 +13,7 @@ from towline.engine.ask import cluster_of
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
 from towline.engine.intake import Intake
-from towline.errors import AgentError, HostError
+from towline.errors import AgentError, HostError, TowlineError
 from towline.model.machine import Machine
 from towline.probes.slurm_nodes import Node
 
@@ -33,25 +33,35 @@ class WhatsFree:
 
     async def of_clusters(self, cwd: str | None, cluster: str | None) -> list[View]:
         """Those of all clusters, or of one."""
-        drivers = self._drivers(cwd, cluster)
+        wrong: dict[str, TowlineError] = {}
+        drivers = self._drivers(cwd, cluster, wrong)
         tries = [
             driver.reach(_LOOK_AGAIN_S if driver.error else _LOOK_S, patient=False)
             for driver in drivers.values()
             if driver.link is None
         ]
         await asyncio.gather(*tries, return_exceptions=True)
-        return await self.behind(drivers.values())
+        found = await self.behind(drivers.values())
+        return found + [_unusable(name, error) for name, error in wrong.items()]
 
     def machine_names(self, cwd: str | None, cluster: str | None) -> list[str]:
         """The machines and access nodes of all clusters, or of one."""
-        return list(self._drivers(cwd, cluster))
+        return list(self._drivers(cwd, cluster, {}))
 
-    def _drivers(self, cwd: str | None, cluster: str | None) -> dict[str, Driver]:
+    def _drivers(
+        self, cwd: str | None, cluster: str | None, wrong: dict[str, TowlineError]
+    ) -> dict[str, Driver]:
+        """Of all clusters, those that are `wrong` do not hide the others."""
         config = self.intake.config(cwd, cluster)
         names = [cluster_of(cluster, config)[0]] if cluster else list(config.clusters)
         drivers: dict[str, Driver] = {}
         for name in names:
-            drivers |= {driver.name: driver for driver in self.intake.join(cwd, name)[1]}
+            try:
+                drivers |= {driver.name: driver for driver in self.intake.join(cwd, name)[1]}
+            except TowlineError as error:
+                if cluster:
+                    raise
+                wrong[name] = error
         return drivers
 
     async def behind(self, drivers: Iterable[Driver]) -> list[View]:
@@ -131,6 +141,22 @@ class WhatsFree:
             "mem_free_mb": max(0, seen.mem_mb - seen.foreign_mem_mb - ours.mem_mb),
             "gpus": gpus,
         }
+
+
+def _unusable(cluster: str, error: TowlineError) -> View:
+    """Stands for the machines of a cluster that cannot be used as it is configured."""
+    return {
+        "name": cluster,
+        "clusters": [cluster],
+        "state": "offline",
+        "reason": error.text,
+        "hint": error.hint,
+        "closed": "",
+        "jobs": [],
+        "seen": 0.0,
+        "cpus": None,
+        "gpus": [],
+    }
 
 
 def _node(node: Node, access: Driver, jobs: list[int]) -> View:

@@ -145,7 +145,7 @@ def new_key() -> str:
 def _question_services(services: list[str]) -> None:
     """In double quotes the shell here puts its own $PORT, most often nothing, into the text."""
     for text in services:
-        if text.strip() != "tensorboard" and "PORT" not in text:
+        if " " in text.strip() and "PORT" not in text:
             note(f"the service {text!r} does not name $PORT: does it serve on that port?")
             note("  in single quotes it stays as it is: --service 'jupyter lab --port $PORT'")
 

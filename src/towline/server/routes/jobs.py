@@ -63,6 +63,7 @@ async def _submit_with_login(desk: Desk, ask: JobAsk, key: str) -> int | dict[st
         _, drivers = desk.intake.join(ask.cwd, ask.cluster)
         login = next((found for d in drivers if (found := login_of(d)) is not None), None)
         if login is None or not needs_person(error):
+            desk.clusters.give_up_unused(ask.cluster or "")
             raise
         body = {"code": error.code, "text": error.text, "hint": error.hint, "login": login}
         return {"error": body, "exit": error.exit_code}
