@@ -6,7 +6,7 @@ import time
 import zlib
 from typing import Any
 
-from . import packs, trees
+from . import machine, packs, trees
 from .home import checked_hash
 from .partial import Partial
 from .record import write_all
@@ -121,7 +121,7 @@ class Blobs:
     def keep(self, digest, content):
         """One content as a file of its own."""
         place = self.home.blob(digest)
-        beside = "%s/%s.%d" % (self.home.partial, digest, os.getpid())
+        beside = "%s/%s.%s" % (self.home.partial, digest, machine.unique())
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             write_all(fd, content)

@@ -184,7 +184,8 @@ def note(home, text):
         path = home.root + "/trouble.log"
         if os.path.exists(path) and os.path.getsize(path) > MOST_NOTES:
             return
-        with open(path, "a") as file:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "a") as file:
             file.write("%s %s\n" % (sys.version.split()[0], text))
     except OSError:
         pass

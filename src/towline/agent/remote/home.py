@@ -33,10 +33,16 @@ class Home:
         self.trash = os.path.join(self.root, "trash")
 
     def make(self):
+        ours = not os.path.isdir(self.root)
         stores = (self.blobs, self.partial, self.packs, self.snapshots)
         for folder in (self.root, self.jobs, self.records, *stores, self.trash):
             os.makedirs(folder, 0o700, exist_ok=True)
-        os.chmod(self.root, 0o700)
+        if ours:  # one that was there before is its owner's to open or to close
+            os.chmod(self.root, 0o700)
+
+    def is_there(self):
+        """False once somebody removed a part of it."""
+        return os.path.isdir(self.partial) and os.path.isdir(self.records)
 
     def job(self, key):
         """The folder of the job with this key; it need not exist."""

@@ -6,6 +6,7 @@ import shutil
 
 from . import states
 from .home import KEY
+from .machine import unique
 
 BLOCK = 512
 
@@ -56,7 +57,7 @@ def removed(home, folder, before, dry):
             return 0
         size = sum(os.lstat(folder + "/" + name).st_blocks * BLOCK for name in os.listdir(folder))
         if not dry:
-            aside = "%s/handed-%s.%d" % (home.trash, os.path.basename(folder), os.getpid())
+            aside = "%s/handed-%s" % (home.trash, unique())
             os.rename(folder, aside)
             shutil.rmtree(aside, ignore_errors=True)
     except OSError:

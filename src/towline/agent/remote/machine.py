@@ -72,6 +72,11 @@ def identity():
     return IDENTITY
 
 
+def unique():
+    """A part of a name that nobody else uses, also on no other machine with the same home."""
+    return "%s-%d-%s" % (os.uname().nodename[:40], os.getpid(), os.urandom(4).hex())
+
+
 def is_another(there):
     """Whether an identity is certainly another machine's: one that restarted is still the same."""
     here = identity()

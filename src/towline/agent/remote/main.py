@@ -154,7 +154,7 @@ class Agent:
                 self.reply(number, result)
 
     def carry_out(self, operation, request, blob):
-        if not os.path.isdir(self.home.partial) or not os.path.isdir(self.home.records):
+        if not self.home.is_there():
             self.home.make()  # somebody tidied up here
         return operation(request, blob)
 

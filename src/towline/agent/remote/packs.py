@@ -11,6 +11,7 @@ import time
 from binascii import hexlify, unhexlify
 
 from .home import checked_hash
+from .machine import unique
 from .record import write_all
 
 #: SHA-256, offset, size.
@@ -53,7 +54,7 @@ class Writer:
 
 class Pack:
     def __init__(self, folder):
-        stem = "%s/%d-%d" % (folder, os.getpid(), time.time() * 1e6)
+        stem = "%s/%s" % (folder, unique())
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self.pack, self.index = stem + PACK, stem + INDEX
         self.data = os.open(self.pack, flags, 0o600)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 
+from .machine import unique
 from .record import lock, write_all
 
 #: How much of what an earlier connection left is looked at for one answer.
@@ -19,7 +20,7 @@ class Partial:
         if self.fd < 0:
             # That connection may be dead without knowing it: what it has is copied.
             self.other = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self.path += ".%d" % os.getpid()
+            self.path += "." + unique()
             self.fd = os.open(self.path, FLAGS | os.O_TRUNC, 0o600)
         self.left = os.fstat(self.fd if self.other < 0 else self.other).st_size
         self.begin()

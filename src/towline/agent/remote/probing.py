@@ -147,6 +147,8 @@ class Probes:
 
     def finish(self, gpus, apps, error):
         self.query = None
+        if not self.home.is_there():
+            self.home.make()  # somebody tidied up here
         raw = facts(self.home)
         raw.update(gpus=gpus, gpu_apps=apps, gpu_error=error)
         raw["jobs"] = {job.key: usage(job) for job in self.running()}

@@ -12,6 +12,7 @@ import json
 import os
 
 from .endings import ending
+from .machine import unique
 
 #: What took longer than this is not to be lost by a power cut right after it.
 WORTH_SYNCING_S = 1.0
@@ -142,7 +143,7 @@ def read_spec(folder):
 
 def write_whole(path, data, mode=0o600):
     """Write beside and rename, so that nobody ever reads half of it."""
-    beside = "%s.%d.new" % (path, os.getpid())
+    beside = "%s.%s.new" % (path, unique())
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         try:
@@ -157,7 +158,7 @@ def write_whole(path, data, mode=0o600):
 
 def write_first(path, data):
     """False when it was there already; whoever finds it there finds all of it."""
-    beside = "%s.%s.%d.first" % (path, os.uname().nodename, os.getpid())
+    beside = "%s.%s.first" % (path, unique())
     write_whole(beside, data)
     try:
         os.link(beside, path)

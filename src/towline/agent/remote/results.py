@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from . import trees
-from .machine import to_path, to_text
+from .machine import to_path, to_text, unique
 from .record import remove
 
 #: Last written to before the job's tree was made, last changed when that was complete.
@@ -99,7 +99,7 @@ def write_list(home, place, spec, path):
     first = next(found, None)
     if first is None:
         return 0
-    count, beside = 0, "%s.%d.new" % (path, os.getpid())
+    count, beside = 0, "%s.%s.new" % (path, unique())
     try:
         with open(beside, "w", encoding="ascii") as file:
             for entry in itertools.chain((first,), found):

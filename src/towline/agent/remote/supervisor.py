@@ -159,7 +159,7 @@ class Supervisor:
         if key in self.early_stops:
             self.stop(self.early_stops.pop(key))
         try:
-            life = self.claim()
+            life = self.claim_here()
         except OSError as problem:
             self.tell(ended=trouble(problem))
             return
@@ -184,6 +184,13 @@ class Supervisor:
                 return
             except OSError:
                 time.sleep(1.0 if end["started"] else 0.0)
+
+    def claim_here(self):
+        try:
+            return self.claim()
+        except FileNotFoundError:
+            self.home.make()  # somebody removed it
+            return self.claim()
 
     def claim(self):
         """The locked `life` of a job never started; None when somebody else has or had it."""

@@ -3,7 +3,12 @@
 import os
 import time
 
+from .machine import unique
+
 STEP_S = 0.01
+#: Begins the name of what may yet be put back, and how long that takes at most.
+ASIDE = "aside-"
+PUT_BACK_S = 60.0
 
 
 class Trash:
@@ -17,9 +22,7 @@ class Trash:
     def add(self, folder, key):
         """Out of sight at once, removed soon."""
         try:
-            os.rename(
-                folder, "%s/%s.%d.%d" % (self.home.trash, key, os.getpid(), time.time() * 1e6)
-            )
+            os.rename(folder, "%s/%s.%s" % (self.home.trash, key, unique()))
         except FileNotFoundError:
             return
         self.more = True
@@ -43,7 +46,7 @@ class Trash:
 
 def thrown_away(home, path, before):
     """False if somebody used the file since a time, be it at this very moment: it stays."""
-    aside = "%s/%s.%d" % (home.trash, os.path.basename(path), os.getpid())
+    aside = home.trash + "/" + ASIDE + unique()
     try:
         os.rename(path, aside)
         if os.stat(aside).st_mtime >= before:
@@ -59,10 +62,23 @@ def removals(top):
     """Remove everything below `top`, yielding between files."""
     for folder, folders, names in os.walk(top, topdown=False):
         for name in names:
+            if folder == top and may_be_put_back(top + "/" + name):
+                continue
             yield remove(os.unlink, os.path.join(folder, name))
         for name in folders:
             path = os.path.join(folder, name)
             yield remove(os.unlink if os.path.islink(path) else os.rmdir, path)
+
+
+def may_be_put_back(path):
+    """Another agent looks at this very moment whether somebody used the file since."""
+    if not os.path.basename(path).startswith(ASIDE):
+        return False
+    try:
+        # Renaming it changed this time, and no other.
+        return abs(time.time() - os.lstat(path).st_ctime) < PUT_BACK_S
+    except OSError:
+        return True
 
 
 def remove(how, path):

@@ -4,6 +4,8 @@ import os
 import shutil
 import time
 
+from .machine import unique
+
 #: An Engine that connects less often than this has to send its agent again.
 UNUSED_S = 7 * 86400
 
@@ -42,7 +44,7 @@ def swept(home, dry):
                 continue
             size = sum(os.path.getsize(file) for file in files(path))
             if not dry:
-                aside = "%s/agent-%s.%d" % (home.trash, name, os.getpid())
+                aside = "%s/agent-%s" % (home.trash, unique())
                 os.rename(path, aside)
                 shutil.rmtree(aside, ignore_errors=True)
         except OSError:
