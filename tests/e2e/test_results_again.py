@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from e2e.homes import brought, home_of, settled
-from e2e.jobs import show, submit
+from e2e.jobs import complaint, show, submit
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 
@@ -110,6 +110,56 @@ def test_nothing_is_made_for_what_was_not_printed_and_git_sees_none_of_it(tow: T
         ["git", "status", "--porcelain"], cwd=tow.folder, capture_output=True, text=True
     )
     assert status.stdout == ""
+
+
+def test_a_path_that_was_to_come_home_and_was_not_made_is_told(tow: Tow) -> None:
+    done = tow("run", "--back", "nosuch.txt", "true")
+    assert done.returncode == 0
+    told = "nosuch.txt was not made or changed: nothing of it came home"
+    assert f"{told} (it made nothing)" in done.stderr
+    script = "mkdir d; echo 1 > d/a; echo 2 > b"
+    done = tow("run", "--back", "./d/", "--back", "nosuch.txt", "sh", "-c", script)
+    assert f"{told} (it made: b, d/a)" in done.stderr, done.stderr
+    assert brought(home_of(tow, 2)) == ["d/a"]
+    assert told in tow("results", "--back", "nosuch.txt", "2").stderr
+    (tow.folder / "lines").write_text("echo 1 > made\n")
+    done = tow("batch", "--back", "nosuch.txt", "lines")
+    assert f"{told} (it made: made)" in done.stdout + done.stderr
+
+
+def test_a_pattern_that_includes_nothing_is_refused_before_anything_is_sent(tow: Tow) -> None:
+    (tow.folder / "data").mkdir()
+    (tow.folder / "data" / "rows").write_text("1")
+    assert tow("run", "--include", "data", "true").returncode == 0
+    for option in ("--detach", "--dry-run"):
+        refused = complaint(tow("run", option, "--include", "nosuchdir", "true"), 2)
+        assert "--include nosuchdir: there is nothing of that name in" in refused
+    assert len(tow.json("status", "--all")["jobs"]) == 1
+
+
+def test_what_was_checked_out_does_not_travel_with_later_jobs(tow: Tow) -> None:
+    (tow.folder / "one").write_text("1")
+    assert tow("run", "true").returncode == 0
+    assert tow("checkout", "1").returncode == 0
+    assert (tow.folder / "job-1" / "one").read_text() == "1"
+    assert tow("run", "ls").stdout == "one\n"
+    # The folder itself can still be worked in.
+    assert tow("run", "ls", cwd=tow.folder / "job-1").stdout == "one\n"
+
+
+def test_to_git_what_was_checked_out_is_no_part_of_the_project(tow: Tow) -> None:
+    (tow.folder / "two").write_text("2")
+    subprocess.run(["git", "init", "-q"], cwd=tow.folder, check=True)
+    assert tow("run", "true").returncode == 0
+    for _ in range(2):
+        assert tow("checkout", "1", "again").returncode == 0
+        assert os.listdir(tow.folder / "again") == ["two"]
+        status = ["git", "status", "--porcelain"]
+        seen = subprocess.run(status, cwd=tow.folder, capture_output=True, text=True).stdout
+        assert seen == "?? two\n"
+        assert tow("run", "ls").stdout == "two\n"
+        subprocess.run(["rm", "-r", "again"], cwd=tow.folder, check=True)
+    assert (tow.folder / ".git/info/exclude").read_text().count("/again/") == 1
 
 
 def test_the_last_line_of_a_failed_job_names_its_results(tow: Tow) -> None:

@@ -36,5 +36,5 @@ def test_what_is_mounted_does_not_travel(
     mounts = ["job [1]", "a/job-2"]
     monkeypatch.setattr("towline.snapshot.folder.job_folders", lambda root: mounts)
     assert paths(take(plain)) == ["a/other", "job 1/log", "main.py"]
-    monkeypatch.setattr("towline.snapshot.git._literal", lambda path: "no such path")
+    monkeypatch.setattr("towline.snapshot.git.literal", lambda path: "no such path")
     assert paths(take(plain)) == ["a/other", "job 1/log", "main.py"]

@@ -254,7 +254,9 @@ def _final(
 
 def _has_results(spec: JobSpec, endings: dict[int, Ending]) -> bool:
     started = [ending for ending in endings.values() if ending.started]
-    return any(spec.whole or e.made or e.out_size or e.err_size for e in started)
+    # Somebody who asked for a path is told when there is nothing of it.
+    asked = spec.whole or spec.back
+    return any(asked or e.made or e.out_size or e.err_size for e in started)
 
 
 def how_it_ended(job: Job) -> str:

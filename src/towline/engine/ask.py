@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -24,6 +25,7 @@ from towline.model.request import Request
 from towline.model.service import services_from
 from towline.model.units import parse_duration_s
 from towline.snapshot.folder import only_these
+from towline.snapshot.patterns import Patterns
 
 #: What already means a job, or several.
 _TAKEN = re.compile(r"[0-9]+|[0-9]+-[0-9]+|last|all")
@@ -112,6 +114,24 @@ def snapshot_settings(ask: JobAsk, config: Config) -> SnapshotSettings:
     return settings if ask.only is None else only_these(settings, ask.only)
 
 
+def checked_back(path: str) -> str:
+    """A path that is to come home, as the machine will list it."""
+    return keepable(os.path.normpath(path.strip("/")))
+
+
+def check_included(patterns: list[str], paths: Iterable[str], folder: str) -> None:
+    """Refuse a typed pattern that nothing of what travels matches: it was meant to."""
+    for pattern in patterns:
+        matching = Patterns([pattern])
+        if pattern.startswith("!") or any(matching.match_below(path) for path in paths):
+            continue
+        raise UsageError(
+            f"--include {pattern}: there is nothing of that name in {folder}",
+            hint="a name without / is looked for at any depth, one with / from the top of what "
+            "travels; `tow run --dry-run` shows what that is",
+        )
+
+
 def request_from(ask: JobAsk, config: Config) -> Request:
     text = ask.request
     shortcuts = ask.cpus or ask.mem or ask.gpus or ask.exclusive
@@ -157,7 +177,7 @@ def spec_from(ask: JobAsk, config: Config, owner: str) -> JobSpec:
         in_place=ask.in_place,
         links=dict(cluster.links),
         results=ask.results and not ask.in_place,
-        back=tuple(keepable(path.strip("/")) for path in ask.back),
+        back=tuple(map(checked_back, ask.back)),
         include=tuple(map(keepable, ask.include)),
         exclude=tuple(map(keepable, ask.exclude)),
         only=None if ask.only is None else tuple(map(keepable, ask.only)),

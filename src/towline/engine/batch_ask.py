@@ -12,6 +12,7 @@ from towline.engine.ask import (
     check_name,
     check_size,
     check_words,
+    checked_back,
     checked_variables,
     title_of,
 )
@@ -130,5 +131,5 @@ def _checked_lines(asks: Iterable[LineAsk]) -> Iterable[Line]:
             title=title_of(ask.title or " ".join(ask.argv)),
             name=ask.name,
             env=env,
-            back=None if ask.back is None else tuple(keepable(p.strip("/")) for p in ask.back),
+            back=None if ask.back is None else tuple(map(checked_back, ask.back)),
         )

@@ -7,7 +7,6 @@ more facts share a transaction. Nothing else changes jobs.
 
 import asyncio
 import functools
-import itertools
 import logging
 import secrets
 import time
@@ -43,7 +42,7 @@ from towline.model.grammar import parse_request
 from towline.model.job import WANTED, Ending, Job, JobSpec, State
 from towline.model.odd_text import keepable, original
 from towline.model.request import Request
-from towline.store.store import BroughtRow, Note, Store, Submission
+from towline.store.store import REMARKED, BroughtRow, Note, Store, Submission
 
 log = logging.getLogger("towline")
 
@@ -327,10 +326,10 @@ class Engine:
     ) -> None:
         """What came home of a job that has ended, and what did not come as it was over there."""
         last = f"results: {original(results)}" if results else "no results"
-        # Whoever follows a batch hears of these.
-        loud = "remark" if job.spec.batch else ""
-        told = [(loud, keepable(text)) for text in remarks]
-        told.append(("" if results[:1] in ("", "/", "\0") else loud, keepable(last)))
+        told = [(REMARKED, keepable(text)) for text in remarks]
+        # Of a batch this is to be heard; of one job, its last line says it.
+        failed = bool(job.spec.batch) and results[:1] not in ("", "/", "\0")
+        told.append((REMARKED if failed else "", keepable(last)))
         self._notes.append((job.id, results, self.clock(), told, brought))
         # The first of many that wait for the store writes what all of them have to say.
         await self._patiently(self._write_notes)
@@ -350,10 +349,7 @@ class Engine:
 
     def remarks(self, job_id: int) -> list[str]:
         """What was remarked when the results of a job came home last."""
-        texts = [original(text) for _, text in reversed(self.store.history(job_id))]
-        texts = [text for text in texts if not text.startswith(CLEANED)]
-        is_remark = (text.startswith((KEPT, LEFT_OUT)) for text in texts[1:])
-        return texts[1 : 1 + len(list(itertools.takewhile(bool, is_remark)))][::-1]
+        return [original(text) for text in self.store.remarks(job_id)]
 
     def job(self, job_id: int) -> Job:
         job = self.core.jobs.get(job_id) or self.store.job(job_id)

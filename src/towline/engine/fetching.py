@@ -29,6 +29,7 @@ _CHUNK = 256 * 1024
 _FILES_AT_ONCE = 8
 #: The agent's words for a file that is there but cannot be had.
 _NOT_TO_BE_HAD = ("denied", "outside", "is_folder")
+_MOST_NAMED = 5
 #: Of what did not come home as it is over there, so much is told.
 _MOST_TOLD = 10
 
@@ -48,6 +49,10 @@ class Fetched(Struct):
     #: Where something of a person's is in place of a folder that is needed.
     in_the_way: list[str] = field(default_factory=list)
 
+    #: Paths that were asked for, and of which nothing was made; and the first of what was.
+    missing: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+
     def obstacle(self) -> str:
         """Why some of it is not here; it stays on its machine until it is."""
         if not self.in_the_way:
@@ -66,6 +71,7 @@ class Fetched(Struct):
             for here, newer in self.conflicts
         ]
         told += [f"{LEFT_OUT}{name}: {WHY_LEFT_OUT}" for name in self.refused]
+        told += [_not_made(path, self.made) for path in self.missing]
         more = len(told) - _MOST_TOLD
         return told[:_MOST_TOLD] + ([f"{LEFT_OUT}{more} more remarks"] if more > 0 else [])
 
@@ -83,6 +89,7 @@ class Fetching:
         self.placer = placer
         self.back = back
         self.fetched = Fetched(placer.folder)
+        self.fetched.missing = [] if "." in back else list(dict.fromkeys(back))
 
     async def process(self, rank: int, suffix: str) -> None:
         """What one process made, and what it printed."""
@@ -101,6 +108,8 @@ class Fetching:
         changed: set[str] = set()
         links: list[dict[str, Any]] = []
         async for found in pages(self.machines, self.job, rank, "changed"):
+            made = self.fetched.made
+            made += [entry["name"] for entry in found[: _MOST_NAMED - len(made)]]
             links += await self._bring(rank, found, folder)
             if self.job.spec.whole:
                 changed.update(entry["name"] for entry in found)
@@ -120,6 +129,9 @@ class Fetching:
         self, rank: int, found: list[dict[str, Any]], folder: str
     ) -> list[dict[str, Any]]:
         """Bring the files home; the links among them are left for later."""
+        for path in self.fetched.missing[:]:
+            if any(_named(entry["name"], (path,)) for entry in found):
+                self.fetched.missing.remove(path)
         found = [entry for entry in found if _named(entry["name"], self.back)]
         files = [entry for entry in found if entry["kind"] != "link"]
         for at in range(0, len(files), _FILES_AT_ONCE):
@@ -213,6 +225,12 @@ class Fetching:
             return part.size, await self.in_thread(self.placer.place, part, target, mode, grows)
         finally:
             part.discard()
+
+
+def _not_made(path: str, made: list[str]) -> str:
+    """That nothing of a path came home, and what there is instead."""
+    instead = f"it made: {', '.join(made)}" if made else "it made nothing"
+    return f"{path} was not made or changed: nothing of it came home ({instead})"
 
 
 def _named(name: str, back: tuple[str, ...]) -> bool:

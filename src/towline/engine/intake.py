@@ -25,7 +25,14 @@ from towline.config.settings import (
     SnapshotSettings,
 )
 from towline.core.scheduler import Waiting
-from towline.engine.ask import JobAsk, checked_folder, cluster_of, snapshot_settings, spec_from
+from towline.engine.ask import (
+    JobAsk,
+    check_included,
+    checked_folder,
+    cluster_of,
+    snapshot_settings,
+    spec_from,
+)
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
 from towline.engine.kept import fetch_kept
@@ -128,6 +135,7 @@ class Intake:
         spec = spec_from(ask, config, self.owner)
         why = await self.check_possible(spec, ask.cwd)
         snapshot = await self.snapshot(ask.cwd, snapshot_settings(ask, config))
+        check_included(ask.include, [entry[0] for entry in snapshot.entries], ask.cwd)
         now = self.engine.clock()
         placement = None
         if spec.queue is None:
@@ -217,6 +225,7 @@ class Intake:
         snapshot, recorded = await asyncio.gather(
             self.snapshot(ask.cwd, settings, offer), recording
         )
+        check_included(ask.include, [entry[0] for entry in snapshot.entries], ask.cwd)
         return Frozen(snapshot, recorded)
 
     def _offer(self, spec: JobSpec) -> Offer | None:

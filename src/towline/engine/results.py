@@ -173,7 +173,7 @@ class Results:
         """
         assert job.attempt is not None
         ending = job.attempt.endings[0]
-        more = job.spec.whole or ending.made != 0
+        more = job.spec.whole or job.spec.back or ending.made != 0
         if more or (ending.out_size, ending.err_size) != tuple(map(len, said)):
             return None
         if job.attempt.number > 1 and self.engine.store.brought(job.id):

@@ -13,6 +13,7 @@ from towline.errors import UsageError
 from towline.model.job import Job
 from towline.model.odd_text import original
 from towline.snapshot import branch
+from towline.snapshot.apart import set_apart
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.compare import changes, unified
 from towline.snapshot.folder import only_these
@@ -68,8 +69,11 @@ class Versions:
         """The submitted version as a folder; how many files that are."""
         if not os.path.isabs(folder):
             raise UsageError(f"{folder} is not an absolute path")
-        entries = await _in_thread(self._entries, self.engine.job(job_id))
-        return await _in_thread(restore, self.blobs, entries, folder)
+        job = self.engine.job(job_id)
+        entries = await _in_thread(self._entries, job)
+        files = await _in_thread(restore, self.blobs, entries, folder)
+        await _in_thread(set_apart, folder, original(job.spec.folder))
+        return files
 
     def records(self, cwd: str) -> list[dict[str, Any]]:
         """What the repository at `cwd` keeps of dirty trees, oldest first."""

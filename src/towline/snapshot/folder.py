@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from towline.config.settings import SnapshotSettings
 from towline.errors import UsageError
 from towline.snapshot import git
+from towline.snapshot.apart import MARK
 from towline.snapshot.mounts import job_folders
 from towline.snapshot.patterns import Patterns
 
@@ -181,6 +182,8 @@ class _Lister:
         while waiting:
             folder = waiting.pop()
             entries = self._scan(folder)
+            if folder != top and any(entry.name == MARK for entry in entries):
+                continue
             kept = 0
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name

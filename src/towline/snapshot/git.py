@@ -26,7 +26,7 @@ def list_files(root: str, without: Iterable[str] = ()) -> list[str]:
     """Tracked and untracked-not-ignored paths; those of a nested repository end with `/`."""
     # Exclusions do not touch what is tracked.
     left_out = [f"--exclude={RESULTS}/", "--exclude=__pycache__/"]
-    left_out += [f"--exclude=/{_literal(path)}" for path in without]
+    left_out += [f"--exclude=/{literal(path)}" for path in without]
     return _paths(root, "--cached", "--others", "--exclude-standard", *left_out, "--")
 
 
@@ -35,7 +35,7 @@ def list_ignored(root: str) -> list[str]:
     return _paths(root, "--others", "--ignored", "--exclude-standard", "--")
 
 
-def _literal(path: str) -> str:
+def literal(path: str) -> str:
     """The path as a pattern that matches nothing else."""
     return re.sub(r"([\\*?\[\]! ])", r"\\\1", path)
 

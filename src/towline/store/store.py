@@ -44,6 +44,13 @@ Note = tuple[int, str, float, list[Told], bytes]
 BroughtRow = tuple[int, bytes]
 #: Values in one statement.
 _MOST_IDS = 500
+#: The state of an event that says what did not come home as it is over there.
+REMARKED = "home"
+_REMARKS = (
+    "SELECT text FROM events WHERE job=:job AND state=:state AND seq > "
+    "(SELECT max(seq) FROM events WHERE job=:job AND state IN "
+    "('done', 'failed', 'stopped', 'lost')) ORDER BY seq"
+)
 _REMEMBER_BROUGHT = "INSERT OR REPLACE INTO brought VALUES (?,?)"
 
 
@@ -279,6 +286,11 @@ class Store:
         """What was brought home of a job so far, as it was remembered."""
         row = self._reader.execute("SELECT body FROM brought WHERE job=?", (job_id,)).fetchone()
         return row[0] if row else None
+
+    def remarks(self, job_id: int) -> list[str]:
+        """What was said of a job's results since it ended last."""
+        rows = self._reader.execute(_REMARKS, {"job": job_id, "state": REMARKED})
+        return [text for (text,) in rows]
 
     def results_wanted(self) -> list[int]:
         rows = self._reader.execute("SELECT id FROM jobs WHERE results='wanted' ORDER BY id")

@@ -54,6 +54,10 @@ def main(args: list[str]) -> int:
     say(f"{count(done['files'], 'file')}, {size(done['bytes'])} in {short_path(done['folder'])}")
     for here, newer in done["conflicts"]:
         tell(f"kept {short_path(here)} as it was; the newer copy is {short_path(newer)}")
+    for path in done["missing"]:
+        made = ", ".join(map(printable, done["made"])) or "nothing"
+        told = f"{printable(path)} was not made or changed: nothing of it came home"
+        tell(f"{told} (it made: {made})")
     for name in done["refused"]:
         tell(f"left out {printable(name)}: it leads out of the folder, or cannot be read")
     return 0
