@@ -11,7 +11,8 @@ from rich.console import Console
 from cli.stub import Stub, answer, batch, event, frame, stream
 from testbed.terminal import Terminal
 from testbed.tow import Tow
-from towline.cli.batch_live import drawn
+from towline.cli.batch_live import LiveTable, drawn
+from towline.cli.batch_wording import EVENT
 
 NOW = 1062.0
 BUSY = batch(
@@ -121,3 +122,20 @@ def test_whoever_detaches_leaves_in_peace(screen: Terminal) -> None:
     screen.sees("[d]etach?")
     screen.types("what\rd\r")
     assert screen.leaves() == 0
+
+
+def test_the_table_and_what_is_told_above_it_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = LiveTable()
+    turns = []
+    monkeypatch.setattr(
+        table._console, "print", lambda *_, **__: turns.append(table._turn.locked())
+    )
+
+    class Drawing:
+        def refresh(self) -> None:
+            turns.append(table._turn.locked())
+            table._over.set()
+
+    table.show([dict(zip(EVENT, event(3, 7, "failed", "x"), strict=True))], BUSY)
+    table._redraw(Drawing())  # type: ignore[arg-type]
+    assert turns == [True, True]

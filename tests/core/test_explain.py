@@ -121,6 +121,7 @@ def test_a_machine_without_such_gpus() -> None:
     gpus = (a_gpu(0, "NVIDIA RTX 3090"), a_gpu(1, "NVIDIA RTX 3090"))
     assert waiting_on(a_machine(gpus=gpus), gpus="gtx1070") == "has no gtx1070 (it has 2 RTX 3090)"
     assert waiting_on(a_machine(), gpus=1) == "has no GPU"
+    assert waiting_on(a_machine(), gpus="x") == "has no GPU, and x is asked for"
     assert waiting_on(a_machine(gpus=1), gpus=2) == "has 1 GPU, 2 are asked for"
     need = (GpuNeed(2, "gtx1070"),)
     assert waiting_on(a_machine(gpus=1), gpus=need) == "has 1 gtx1070, 2 are asked for"

@@ -110,3 +110,13 @@ def test_a_machine_called_like_a_slurm_is_refused_with_a_way_out(bench: Bench) -
     config = Config(clusters={"box": box, "cedar": SlurmCluster(host="cedar")})
     with pytest.raises(ConfigError, match="called like the Slurm cedar"):
         bench.clusters.join("box", box, config)
+
+
+def test_people_name_it_and_hear_of_it_by_its_access_node(bench: Bench) -> None:
+    name = bench.ad_hoc("cedar")
+    assert bench.clusters.called("cedar") == name and bench.clusters.called("lab") == "lab"
+    bench.restart()
+    assert bench.clusters.called("cedar") == name
+    bench.clusters.rejoin({name})
+    host = bench.watched.members[name].host
+    assert host.failure(255, "no route to host").text.startswith("cedar: ")

@@ -16,7 +16,7 @@ from towline.cli.batch_wording import (
 )
 from towline.cli.engine import Engine
 from towline.cli.options import Parser
-from towline.cli.table import show_table
+from towline.cli.table import LATE, Column, show_table
 from towline.cli.terminal import note, paint, printable, say, say_json
 from towline.cli.wording import STATE_COLOURS, ago, count, ending, machines
 from towline.errors import UsageError
@@ -27,6 +27,22 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
+LIST_COLUMNS = [
+    Column("BATCH"),
+    Column("STATE"),
+    Column("PROGRESS", drop=LATE),
+    Column("CLUSTER", drop=1),
+    Column("TIME", drop=LATE + 1, shorter=lambda text: text.partition(" · ")[0]),
+    Column("JOBS", least=20),
+]
+SHOW_COLUMNS = [
+    Column("LINE"),
+    Column("JOB"),
+    Column("STATE"),
+    Column("MACHINES", drop=1),
+    Column("COMMAND", least=12),
+    Column("REASON", least=20),
+]
 NOTHING = "no batches yet: tow batch FILE starts one"
 AGAIN = ("failed", "lost", "stopped")
 #: What `show` lists first: what a person may have to do something about.
@@ -60,7 +76,7 @@ def show_list(engine: Engine, json: bool, everything: bool = False) -> int:
     else:
         now = time.time()
         show_table(
-            ["BATCH", "STATE", "PROGRESS", "CLUSTER", "TIME", "JOBS"],
+            LIST_COLUMNS,
             [_row(view, now) for view in found],
         )
     return 0
@@ -134,7 +150,7 @@ def _show(engine: Engine, options: Namespace) -> int:
     if jobs:
         say("")
         show_table(
-            ["LINE", "JOB", "STATE", "MACHINES", "COMMAND", "REASON"],
+            SHOW_COLUMNS,
             [_job_row(job) for job in jobs[: options.limit]],
         )
     _say_how_to_go_on(view)

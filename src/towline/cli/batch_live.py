@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from threading import Event, Lock, Thread
 
 from towline.cli.batch_wording import (
     bar,
@@ -52,18 +53,30 @@ class LiveTable:
         self._console = Console(highlight=False)
         self._live: Live | None = None
         self._view: dict[str, Any] | None = None
+        #: Whoever writes to the terminal: the table is drawn over by a thread, and rich itself
+        #: would leave a line of it behind where something is told at the same moment.
+        self._turn = Lock()
+        self._over = Event()
 
     def start(self) -> None:
         from rich.live import Live
 
-        # Drawn over again by itself, so that the time goes on while nothing happens.
         self._live = Live(
             console=self._console,
             get_renderable=self._drawn,
-            refresh_per_second=REFRESHES_PER_S,
+            auto_refresh=False,
             transient=True,
         )
         self._live.start()
+        self._over.clear()
+        Thread(target=self._redraw, args=(self._live,), daemon=True).start()
+
+    def _redraw(self, live: Live) -> None:
+        """Draw it over again, so that the time goes on while nothing happens."""
+        while not self._over.wait(1 / REFRESHES_PER_S):
+            with self._turn:
+                if not self._over.is_set():
+                    live.refresh()
 
     def show(self, events: list[dict[str, Any]], view: dict[str, Any]) -> None:
         self._view = view
@@ -73,7 +86,9 @@ class LiveTable:
 
     def pause(self) -> None:
         if self._live is not None:
-            self._live.stop()
+            self._over.set()
+            with self._turn:
+                self._live.stop()
             self._live = None
 
     def finish(self, view: dict[str, Any]) -> None:
@@ -83,7 +98,8 @@ class LiveTable:
 
     def _tell(self, event: dict[str, Any]) -> None:
         colour = "red" if event["state"] in ("failed", "lost") else "yellow"
-        self._console.print(_text(event_line(event), colour), soft_wrap=True)
+        with self._turn:
+            self._console.print(_text(event_line(event), colour), soft_wrap=True)
 
     def _drawn(self) -> Group:
         from rich.console import Group

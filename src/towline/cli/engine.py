@@ -281,7 +281,9 @@ def _logged_in(engine: Engine, error: ApiError, login: dict[str, Any]) -> bool:
     from towline.cli.terminal import interactive
 
     if not interactive():
-        name = login.get("machine") or login["target"]
+        from towline.model.names import shown_cluster
+
+        name = shown_cluster(str(login.get("machine") or login["target"]))
         error.hint = error.hint or f"type on a terminal: tow login {name}"
         return False
     from towline.cli.login import log_in

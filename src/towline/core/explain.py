@@ -155,7 +155,8 @@ def lack_of_gpus(bare: Room, want: Want) -> str:
         kinds = bare.family.named(name)
         named = [gpu for gpu in bare.gpus if gpu.kind in kinds]
         if not named:
-            return f"has no {name or 'GPU'}" + (f" (it has {has})" if has else "")
+            lacks = name if name and has else f"GPU, and {name} is asked for" if name else "GPU"
+            return f"has no {lacks}" + (f" (it has {has})" if has else "")
         if len(named) < count:
             what = name or ("GPU" if len(named) == 1 else "GPUs")
             return f"has {len(named)} {what}, {count} are asked for"

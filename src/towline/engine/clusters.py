@@ -191,6 +191,11 @@ class Clusters:
             for entry in entries
         ]
 
+    def called(self, name: str) -> str:
+        """What a cluster is called inside that people know without what only the Engine needs."""
+        inside = AD_HOC_SLURM + name
+        return inside if inside in {**self.store.clusters(), **self._joined} else name
+
     def remembered(self, name: str) -> MachinesCluster | SlurmCluster | None:
         """An ad-hoc cluster that was joined before, by this Engine or an earlier one."""
         if name.startswith(AD_HOC_SLURM):

@@ -242,6 +242,8 @@ class Desk:
 
     def logins(self, name: str, cwd: str | None) -> list[dict[str, Any]]:
         """How a person logs in to a machine, or to all machines of a cluster that want it."""
+        if name not in self.machines.drivers:
+            name = self.clusters.called(name)
         self.clusters.find_machine(Slot(name))
         drivers = [self.machines.drivers[name]] if name in self.machines.drivers else []
         if not drivers:

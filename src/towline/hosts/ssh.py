@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from towline.errors import HostError, NoNetwork, Refused, Unreachable, Unusable
 from towline.hosts.ciphers import faster_ciphers
+from towline.model.names import shown_cluster
 
 #: Finds a python3 and hands over. It passes through the login shell (sh, bash, csh, fish alike),
 #: so it contains no single quote, newline, `!` or backslash.
@@ -95,7 +96,7 @@ class SshHost:
 
     def failure(self, returncode: int | None, stderr: str) -> HostError:
         way = Way(self.destination, self.port, self.key)
-        return explain_failure(self.name, way, returncode, stderr)
+        return explain_failure(shown_cluster(self.name), way, returncode, stderr)
 
 
 def place_of(destination: str, port: int | None) -> str:

@@ -232,7 +232,8 @@ def _batches(engine: Engine, options: Namespace) -> list[dict[str, Any]]:
     return [
         batch
         for batch in batches
-        if options.cluster in (None, batch["cluster"]) and _is_in(batch, options.state)
+        if options.cluster in (None, batch["cluster"], shown_cluster(batch["cluster"]))
+        and _is_in(batch, options.state)
     ]
 
 

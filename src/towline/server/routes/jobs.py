@@ -106,7 +106,7 @@ async def list_jobs(request: Request[Any, Any, Any]) -> Response[bytes]:
     desk: Desk = request.app.state.desk
     wanted = Wanted(
         checked_state(request.query_params.get("state") or ""),
-        request.query_params.get("cluster") or "",
+        desk.clusters.called(request.query_params.get("cluster") or ""),
         limit(request),
         request.query_params.get("all") == "1",
     )
