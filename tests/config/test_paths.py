@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from towline.config import paths as paths_module
-from towline.config.paths import LONGEST_SOCKET, home_paths, make_folders
+from towline.config.paths import LONGEST_SOCKET, file_system_of, home_paths, make_folders
 from towline.errors import EngineError
 
 
@@ -153,3 +153,44 @@ def test_file_in_the_way_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("TOWLINE_HOME", str(tmp_path / "home"))
     with pytest.raises(EngineError, match="cannot create the folder"):
         make_folders(home_paths())
+
+
+MOUNTS = """\
+/dev/sda1 / ext4 rw,relatime 0 0
+server:/home /home nfs4 rw,relatime 0 0
+sshfs /home/some\\040one/far fuse.sshfs rw 0 0
+/dev/sdb1 /home/local ext4 rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/x", "ext4"),
+        ("/home/someone/.local/state/towline", "nfs4"),
+        ("/home/some one/far/x", "fuse"),
+        ("/home/local/x", "ext4"),
+        ("/homes/x", "ext4"),
+        ("/", "ext4"),
+    ],
+)
+def test_kind_of_file_system_is_that_of_the_nearest_mount(path: str, kind: str) -> None:
+    assert file_system_of(path, MOUNTS) == kind
+    assert file_system_of(path, "") == ""
+
+
+def test_on_a_network_file_system_each_machine_has_a_state_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    shared, own = tmp_path / "towline", tmp_path / "towline" / "hosts" / os.uname().nodename
+    monkeypatch.setattr(paths_module, "_mounts", lambda: f"server:/x {tmp_path} nfs rw 0 0\n")
+    assert home_paths().home == str(own)
+    # What an earlier version put there stays in use.
+    shared.mkdir()
+    (shared / "store.db").touch()
+    assert home_paths().home == str(shared)
+    (shared / "store.db").unlink()
+    own.mkdir(parents=True)
+    monkeypatch.setattr(paths_module, "_mounts", lambda: "")
+    assert home_paths().home == str(own)

@@ -1,6 +1,7 @@
 """The Engine comes and goes by itself; whoever uses it need not notice."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -251,3 +252,19 @@ def test_a_forward_is_back_on_its_port_after_the_engine_was_killed(
 def _greeting(port: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         return connection.recv(100)
+
+
+def test_an_engine_on_another_machine_with_the_same_folder_is_named_at_once(tow: Tow) -> None:
+    lock = tow.home / "engine.lock"
+    lock.write_text('{"host": "ws1", "pid": 7, "boot": "another"}')
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = tow("status", timeout=20)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "tow: an Engine runs on ws1, with the same folder of state\n"
+        "  use tow there, or set TOWLINE_HOME to a folder of this machine\n"
+    )
+    # It went without a good-bye, and long ago.
+    os.utime(lock, (1.0, 1.0))
+    assert tow("run", "echo", "here").stdout == "here\n"

@@ -193,6 +193,9 @@ def connect_or_start(paths: Paths) -> socket:
 
 def start(paths: Paths) -> socket:
     """Start the Engine and connect to it; of two started at once, one gives way by itself."""
+    from towline.config.lock import check_holder
+
+    check_holder(paths)
     log_size = _size(paths.log_file)
     child = _launch(paths)
     deadline = time.monotonic() + START_LIMIT_S

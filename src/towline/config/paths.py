@@ -12,6 +12,11 @@ LONGEST_SOCKET = 100
 #: ssh adds "/", 40 characters for %C and 17 while it creates a control socket.
 LONGEST_SSH_DIR = 45
 SHORT_ROOT = "/tmp"
+#: Kinds of file systems that several machines see, or that may be such.
+_NETWORK = (
+    *("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "smbfs", "afs", "ceph", "9p"),
+    *("glusterfs", "panfs", "orangefs", "pvfs2", "fuse", "ncpfs", "coda", "ocfs2", "gfs2"),
+)
 
 
 class Paths:
@@ -54,9 +59,46 @@ def home_paths() -> Paths:
     if home:
         home = os.path.abspath(os.path.expanduser(home))
         return Paths(home, os.path.join(home, "config.toml"), os.path.join(home, "engine.sock"))
-    state = os.path.join(_xdg("XDG_STATE_HOME", ".local/state"), "towline")
+    state = _own_state(os.path.join(_xdg("XDG_STATE_HOME", ".local/state"), "towline"))
     config = os.path.join(_xdg("XDG_CONFIG_HOME", ".config"), "towline", "config.toml")
     return Paths(state, config, os.path.join(state, "engine.sock"))
+
+
+def _own_state(shared: str) -> str:
+    """The folder of state: one for each machine where it would be on a network file system.
+
+    What is there already stays in use.
+    """
+    own = os.path.join(shared, "hosts", os.uname().nodename)
+    if os.path.exists(own):
+        return own
+    if os.path.exists(os.path.join(shared, "store.db")):
+        return shared
+    kind = file_system_of(os.path.realpath(shared), _mounts())
+    return own if kind in _NETWORK else shared
+
+
+def file_system_of(path: str, mounts: str) -> str:
+    """Its kind, e.g. ext4 or nfs; `mounts` is what /proc/self/mounts says.
+
+    What is mounted by a program in user space is `fuse`, whatever comes after that.
+    """
+    found, kind = "", ""
+    for line in mounts.splitlines():
+        _, place, named, *_ = [*line.split(" "), "", "", ""]
+        place = place.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+        inside = f"{path}/".startswith(f"{place.rstrip('/')}/")
+        if inside and len(place) >= len(found):
+            found, kind = place, named
+    return kind.partition(".")[0]
+
+
+def _mounts() -> str:
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def make_folders(paths: Paths) -> None:

@@ -4,12 +4,11 @@
 is taken before anything large is imported, so that the others cost next to nothing.
 """
 
-import fcntl
-import os
 import signal
 import sys
 
-from towline.config.paths import Paths, home_paths, make_folders
+from towline.config.lock import take
+from towline.config.paths import home_paths, make_folders
 from towline.errors import TowlineError
 
 
@@ -19,7 +18,7 @@ def main() -> int:
     paths = home_paths()
     try:
         make_folders(paths)
-        lock = _take_lock(paths)
+        lock = take(paths)
         if lock is None:
             return 0
         from towline.server.serving import run
@@ -29,17 +28,6 @@ def main() -> int:
         print(f"tow: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     return 0
-
-
-def _take_lock(paths: Paths) -> int | None:
-    """Held for as long as this process lives; None if another Engine has it."""
-    lock = os.open(paths.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
 
 
 if __name__ == "__main__":

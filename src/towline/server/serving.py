@@ -17,6 +17,7 @@ import uvloop
 
 from towline.backends.machines import Machines
 from towline.config.load import load_config
+from towline.config.lock import BEAT_S, beat, leave
 from towline.config.paths import Paths
 from towline.config.settings import EngineSettings
 from towline.engine.desk import Desk
@@ -91,6 +92,7 @@ async def _serve(paths: Paths, lock: int) -> None:
         listener.close()
         if _is_ours(paths, lock):
             _leave(paths)
+            leave(lock)
         server.should_exit = True
         for task in watches:
             task.cancel()
@@ -145,10 +147,15 @@ def _is_ours(paths: Paths, lock: int) -> bool:
 
 async def _go_with_home(paths: Paths, lock: int, going: asyncio.Event) -> None:
     """Nobody can reach an Engine whose home is gone, and what it would remember is lost."""
+    beaten = time.monotonic()
     while True:
         await asyncio.sleep(_LOOK_HOME_S)
         if not _is_ours(paths, lock):
             going.set()
+        elif time.monotonic() - beaten > BEAT_S - _LOOK_HOME_S:
+            beaten = time.monotonic()
+            with contextlib.suppress(OSError):
+                beat(lock)
 
 
 def _leave(paths: Paths) -> None:
