@@ -50,6 +50,7 @@ def test_exit_code_and_errors_of_the_command_are_its_own(tow: Tow, slurm: Slurm)
     assert show(tow, 1)["reason"] == "exit code 7"
     assert tow("run", "-c", "cedar", "no-such-command").returncode == 127
     assert "command not found" in show(tow, 2)["reason"]
+    assert show(tow, 2)["machines"][0] in ("h2", "h3", "h4")
     assert tow("retry", "1").returncode == 0
     assert ended(tow, 1)["attempt"] == 2
 

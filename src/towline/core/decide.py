@@ -277,7 +277,7 @@ class Core:
         job = self._current(fact.job, fact.attempt)
         if job is None or job.attempt is None or fact.rank in job.attempt.heard():
             return
-        job = jobs.with_ending(job, fact.rank, fact.ending)
+        job = jobs.with_ending(job, fact.rank, fact.ending, fact.node)
         if len(job.attempt.endings) == len(job.attempt.placement):  # type: ignore[union-attr]
             self._conclude(job, now, step)
             if fact.said is not None and len(job.attempt.placement) == 1:  # type: ignore[union-attr]

@@ -89,7 +89,10 @@ def stopping_the_rest(job: Job, rank: int, ending: Ending) -> Job:
     )
 
 
-def with_ending(job: Job, rank: int, ending: Ending) -> Job:
+def with_ending(job: Job, rank: int, ending: Ending, node: str = "") -> Job:
+    """One process has ended; what could not even be started was on a `node` all the same."""
+    if node:
+        job = on_node(job, rank, node)
     assert job.attempt is not None
     endings = {**job.attempt.endings, rank: ending}
     return replace(job, attempt=replace(job.attempt, endings=endings))

@@ -104,6 +104,8 @@ class ProcessEnded(Struct, frozen=True):
     ending: Ending
     #: All that it printed, output and errors, if that is little and came with the ending.
     said: tuple[bytes, bytes] | None = None
+    #: Where it was, if its cluster chose that and it never began.
+    node: str = ""
 
 
 Fact = (

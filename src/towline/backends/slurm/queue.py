@@ -191,7 +191,7 @@ class Queue:
             if ending.cause == EVICTED and not handed.stop:
                 self._evicted(handed, rank, ending)
             else:
-                self.end(handed, rank, ending)
+                self.end(handed, rank, ending, "" if rank in handed.started else seen.node)
         elif seen.state == "running" and (seen.run or 0) >= handed.run:
             self._begin(handed, rank, seen.started, seen)
         elif seen.state == "waiting" and seen.run is not None and rank in handed.started:
@@ -240,10 +240,10 @@ class Queue:
             handed.called = called
             self.report(AttemptEntered(handed.job, handed.attempt, called))
 
-    def end(self, handed: Handed, rank: int, ending: Ending) -> None:
+    def end(self, handed: Handed, rank: int, ending: Ending, node: str = "") -> None:
         if rank not in handed.ended:
             handed.ended.add(rank)
-            self.report(ProcessEnded(handed.job, handed.attempt, rank, ending))
+            self.report(ProcessEnded(handed.job, handed.attempt, rank, ending, node=node))
 
     def end_all(self, handed: Handed, ending: Ending) -> None:
         """By our own or Slurm's word; that is written down, so that none of it begins after all."""
