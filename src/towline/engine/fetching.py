@@ -229,7 +229,7 @@ class Fetching:
 
 def _not_made(path: str, made: list[str]) -> str:
     """That nothing of a path came home, and what there is instead."""
-    instead = f"it made: {', '.join(made)}" if made else "it made nothing"
+    instead = f"it made: {', '.join(sorted(made))}" if made else "it made nothing"
     return f"{path} was not made or changed: nothing of it came home ({instead})"
 
 
