@@ -169,3 +169,19 @@ def test_a_login_on_a_terminal_runs_ssh_and_dials_again(tow: Tow, stub: Stub) ->
         terminal.sees("job 12 done")
         terminal.leaves()
     assert stub.asked_of("POST /v1/machines/redial")[0].json == {"machines": ["gpu1"]}
+
+
+def test_how_long_a_job_has_waited_goes_on_being_shown_on_a_terminal_only(
+    tow: Tow, stub: Stub
+) -> None:
+    queue = {"kind": "slurm", "number": "4711", "partition": "main", "since": 1000.0}
+    waits = {"waits": {**queue, "reason": "Priority", "place": 3, "waiting": 12}}
+    runs = {"job": job(queue=queue)}
+    stub.on("POST /v1/run", *[stream({"job": job(state="queued")}, waits, runs, END)] * 2)
+    done = tow("run", "x")
+    assert done.stderr.splitlines()[0] == "job 12 · lab · Slurm 4711 · runs on gpu1"
+    with OnTerminal(tow, "run", "x") as terminal:
+        terminal.sees("job 12 · lab · Slurm 4711 · waits for")
+        terminal.sees("runs on gpu1")
+        assert terminal.leaves() == 0
+    assert "number 3 of 12" in terminal.seen

@@ -74,7 +74,9 @@ def moment(at: float, now: float) -> str:
 def waiting_line(queue: dict[str, Any], now: float) -> str:
     """For a line that goes on being shown while a job waits."""
     since = float(queue.get("since") or now)
-    words = [f"waits for {format_duration(max(0.0, now - since))}", *prospects(queue, now)]
+    waited = max(0, int(now - since))
+    clock = f"{waited} s" if waited < 60 else format_duration(60 * (waited // 60))
+    words = [f"waits for {clock}", *prospects(queue, now)]
     return " · ".join(words)
 
 
