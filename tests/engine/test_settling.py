@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +11,7 @@ import pytest
 
 from engine.bench import play_on
 from towline.backends.machines import Machines
+from towline.backends.transfer.files import Part, Wanted
 from towline.engine import settling
 from towline.engine.engine import Engine
 from towline.engine.results import Results
@@ -19,17 +21,27 @@ from towline.model.machine import Slot
 from towline.store.store import Store
 
 
+class OneFileThere:
+    """The files of a job that made one, and printed nothing."""
+
+    async def read_all(self, wanted: list[Wanted]) -> AsyncIterator[Part]:
+        yield Part(0, 0, b"new", last=True)
+
+    async def output(self, stream: str) -> AsyncIterator[bytes]:
+        for nothing in ():
+            yield nothing
+
+
 class OneFile:
     """A machine on which a job made one file."""
 
-    async def file_operation(self, job: Job, rank: int, op: str, **fields: Any) -> Any:
-        if op == "changed":
-            entry = {"name": "made", "kind": "file", "size": 3, "mtime": 0.0, "mode": 0o644}
-            return {"files": [entry], "next": None}, b""
-        return {"size": 3, "eof": True}, b"new"
+    def files(self, job: Job, rank: int) -> OneFileThere:
+        return OneFileThere()
 
-    async def read_log(self, *where: Any, **how: Any) -> tuple[bytes, bool]:
-        return b"", True
+    async def file_operation(self, job: Job, rank: int, op: str, **fields: Any) -> Any:
+        assert op == "changed"
+        entry = {"name": "made", "kind": "file", "size": 3, "mtime": 0.0, "mode": 0o644}
+        return {"files": [entry], "next": None}, b""
 
 
 class Home:

@@ -5,28 +5,28 @@ Files are written in threads: the loop never waits for a disk.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 
 from towline.backends.machines import Machines
+from towline.backends.transfer.files import Wanted
 from towline.engine.engine import KEPT, LEFT_OUT
 from towline.engine.listing import pages
-from towline.engine.placing import InTheWay, Placer, inside, leads_out
+from towline.engine.placing import InTheWay, Part, Placer, inside, leads_out
 from towline.engine.unchanged import unchanged_files
 from towline.errors import AgentError
 from towline.model.job import Job
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: Reads a file or an output from an offset on; with it, whether that was all.
-Read = Callable[[int], Awaitable[tuple[bytes, bool]]]
 
 WHY_LEFT_OUT = "it leads out of the folder, or cannot be read"
 _CHUNK = 256 * 1024
-_FILES_AT_ONCE = 8
+#: So many short files are written at a time.
+_TOGETHER = 200
 #: The agent's words for a file that is there but cannot be had.
 _NOT_TO_BE_HAD = ("denied", "outside", "is_folder")
 _MOST_NAMED = 5
@@ -74,6 +74,18 @@ class Fetched(Struct):
         told += [_not_made(path, self.made) for path in self.missing]
         more = len(told) - _MOST_TOLD
         return told[:_MOST_TOLD] + ([f"{LEFT_OUT}{more} more remarks"] if more > 0 else [])
+
+
+class Coming(Struct):
+    """A file on its way home."""
+
+    name: str
+    size: int
+    mode: int
+    target: str
+    #: What is here of a long one.
+    part: Part | None = None
+    is_in_the_way: bool = False
 
 
 class Fetching:
@@ -133,51 +145,91 @@ class Fetching:
             if any(_named(entry["name"], (path,)) for entry in found):
                 self.fetched.missing.remove(path)
         found = [entry for entry in found if _named(entry["name"], self.back)]
-        files = [entry for entry in found if entry["kind"] != "link"]
-        for at in range(0, len(files), _FILES_AT_ONCE):
-            some = files[at : at + _FILES_AT_ONCE]
-            work = (self._file(rank, entry, folder) for entry in some)
-            # All of them to their end: nobody writes any more when this returns.
-            for problem in await asyncio.gather(*work, return_exceptions=True):
-                if problem is not None:
-                    raise problem
+        targets = await self.in_thread(lambda: [inside(folder, e["name"]) for e in found])
+        coming: list[Coming] = []
+        for entry, target in zip(found, targets, strict=True):
+            if entry["kind"] == "link":
+                continue
+            if target is None:
+                self.fetched.refused.append(entry["name"])
+            elif "blob" in entry:
+                await self.in_thread(self._copy, entry, target)
+            else:
+                coming.append(Coming(entry["name"], entry["size"], entry["mode"], target))
+        await self._receive(rank, coming)
         return [entry for entry in found if entry["kind"] == "link"]
 
-    async def _file(self, rank: int, entry: dict[str, Any], folder: str) -> None:
-        name = entry["name"]
+    async def _receive(self, rank: int, coming: list[Coming]) -> None:
+        """All in one transfer: the next ones are on their way while these are written."""
+        wanted = [Wanted(file.name, file.size) for file in coming]
+        whole: list[tuple[Coming, bytes]] = []
+        try:
+            async for part in self.machines.files(self.job, rank).read_all(wanted):
+                file = coming[part.index]
+                if part.error is not None:
+                    self._refused(file, part.error)
+                elif part.last and not part.offset:
+                    whole.append((file, bytes(part.data)))
+                else:
+                    await self.in_thread(self._write, file, bytes(part.data), part.last)
+                if len(whole) == _TOGETHER or sum(len(data) for _, data in whole) > _CHUNK:
+                    await self.in_thread(self._place_all, whole)
+                    whole = []
+            await self.in_thread(self._place_all, whole)
+        finally:
+            for file in coming:
+                if file.part is not None:
+                    file.part.discard()
 
-        async def read(offset: int) -> tuple[bytes, bool]:
-            if "blob" in entry:
-                return await self.in_thread(self._at_home, entry["blob"], offset)
-            header, blob = await self.machines.file_operation(
-                self.job, rank, "get", path=name, offset=offset, limit=_CHUNK
-            )
-            return blob, header["eof"]
+    def _refused(self, file: Coming, error: AgentError) -> None:
+        if error.code == "no_such_file":
+            return  # the job removed it since it was listed
+        if error.code not in _NOT_TO_BE_HAD:
+            raise error
+        self.fetched.refused.append(file.name)
 
-        target = await self.in_thread(inside, folder, name)
-        if target is None:
-            self.fetched.refused.append(name)
+    def _place_all(self, files: list[tuple[Coming, bytes]]) -> None:
+        """Put short files into place."""
+        for file, content in files:
+            try:
+                self.placer.place_whole(file.target, content, file.mode)
+            except InTheWay:
+                self.fetched.in_the_way.append(file.target)
+            else:
+                self._count(len(content))
+
+    def _write(self, file: Coming, content: bytes, last: bool) -> None:
+        """Go on with a long file, and put it into place once it is whole."""
+        if file.is_in_the_way:
             return
         try:
-            size, _ = await self._download(read, target, entry["mode"])
+            if file.part is None:
+                file.part = self.placer.begin(file.target)
+            file.part.write(content)
+            if last:
+                self.placer.place(file.part, file.target, file.mode)
+                self._count(file.part.size)
         except InTheWay:
-            self.fetched.in_the_way.append(target)
-            return
-        except AgentError as error:
-            if error.code == "no_such_file":
-                return  # the job removed it since it was listed
-            if error.code not in _NOT_TO_BE_HAD:
-                raise
-            self.fetched.refused.append(name)
-            return
+            file.is_in_the_way = True
+            self.fetched.in_the_way.append(file.target)
+
+    def _count(self, size: int) -> None:
         self.fetched.files += 1
         self.fetched.bytes += size
 
-    def _at_home(self, digest: str, offset: int) -> tuple[bytes, bool]:
-        with self.machines.blobs.open(digest) as source:
-            source.seek(offset)
+    def _copy(self, entry: dict[str, Any], target: str) -> None:
+        """A file whose content is here already."""
+        file = Coming(entry["name"], 0, entry["mode"], target)
+        with self.machines.blobs.open(entry["blob"]) as source:
             piece = source.read(_CHUNK)
-            return piece, len(piece) < _CHUNK
+            while not file.is_in_the_way:
+                following = source.read(_CHUNK)
+                self._write(file, piece, not following)
+                if not following:
+                    break
+                piece = following
+        if file.part is not None:
+            file.part.discard()
 
     def _link(self, entry: dict[str, Any], folder: str) -> None:
         """A link comes home only if it stays inside."""
@@ -193,36 +245,32 @@ class Fetching:
         self.fetched.files += 1
 
     async def _stream(self, rank: int, stream: str, path: str) -> None:
-        async def read(offset: int) -> tuple[bytes, bool]:
-            blob, _ = await self.machines.read_log(self.job, rank, stream, offset, wait=False)
-            return blob, len(blob) < _CHUNK
-
-        empty = self.job.spec.empty_outputs
+        pieces = self.machines.files(self.job, rank).output(stream)
+        first, second = await anext(pieces, b""), await anext(pieces, None)
+        if not first and not self.job.spec.empty_outputs:
+            return
         try:
-            size, place = await self._download(read, path, 0o666, grows=True, empty=empty)
+            if second is None:
+                size = len(first)
+                place = await self.in_thread(self.placer.place_whole, path, first, 0o666, True)
+            else:
+                size, place = await self._write_long(path, first + second, pieces)
         except InTheWay:
             self.fetched.in_the_way.append(path)
             return
         self.fetched.bytes += size
         self.fetched.printed = self.fetched.printed or (place if size else "")
 
-    async def _download(
-        self, read: Read, target: str, mode: int, grows: bool = False, empty: bool = True
+    async def _write_long(
+        self, path: str, first: bytes, pieces: AsyncIterator[bytes]
     ) -> tuple[int, str]:
         """Write beside, then put into place; how long it is and where."""
-        blob, at_end = await read(0)
-        if at_end:
-            if not blob and not empty:
-                return 0, ""
-            place = await self.in_thread(self.placer.place_whole, target, blob, mode, grows)
-            return len(blob), place
-        part = await self.in_thread(self.placer.begin, target)
+        part = await self.in_thread(self.placer.begin, path)
         try:
-            await self.in_thread(part.write, blob)
-            while not at_end:
-                blob, at_end = await read(part.size)
-                await self.in_thread(part.write, blob)
-            return part.size, await self.in_thread(self.placer.place, part, target, mode, grows)
+            await self.in_thread(part.write, first)
+            async for piece in pieces:
+                await self.in_thread(part.write, piece)
+            return part.size, await self.in_thread(self.placer.place, part, path, 0o666, True)
         finally:
             part.discard()
 

@@ -4,11 +4,12 @@ import asyncio
 import os
 
 from towline.backends.machines import Machines
+from towline.backends.transfer.files import Wanted
+from towline.backends.transfer.job_files import JobFiles
 from towline.engine.listing import pages
-from towline.engine.placing import Brought, Placer, inside
+from towline.engine.placing import Brought, Part, Placer, inside
 from towline.model.job import Job
 
-_CHUNK = 256 * 1024
 _PRIVATE = 0o077
 
 
@@ -19,31 +20,35 @@ async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:
         async for found in pages(machines, job, 0, "walk", path="", kept=True)
         for entry in found
     ]
+    places = [(entry, inside(folder, entry["name"])) for entry in files]
+    coming = [
+        (Wanted(entry["name"], entry["size"]), target, entry["mode"])
+        for entry, target in places
+        if target is not None and entry["kind"] == "file"
+    ]
     placer = Placer(folder, Brought("", {}), 1, _PRIVATE)
+    await _receive(machines.files(job, 0, kept=True), coming, placer)
     # Links last: nothing is written through one. They lead where they led, also out of the folder.
-    for entry in sorted(files, key=lambda entry: entry["kind"] == "link"):
-        target = inside(folder, entry["name"])
-        if target is None or entry["kind"] not in ("file", "link"):
-            continue
-        if entry["kind"] == "link":
+    for entry, target in places:
+        if target is not None and entry["kind"] == "link":
             placer.make_folders(os.path.dirname(target))
             os.symlink(entry["target"], target)
-        else:
-            await _fetch(machines, job, placer, entry["name"], target, entry["mode"])
 
 
-async def _fetch(
-    machines: Machines, job: Job, placer: Placer, name: str, target: str, mode: int
-) -> None:
-    part = await asyncio.to_thread(placer.begin, target)
+async def _receive(files: JobFiles, coming: list[tuple[Wanted, str, int]], placer: Placer) -> None:
+    parts: dict[int, Part] = {}
     try:
-        at_end = False
-        while not at_end:
-            answer, blob = await machines.file_operation(
-                job, 0, "get", path=name, kept=True, offset=part.size, limit=_CHUNK
-            )
-            await asyncio.to_thread(part.write, blob)
-            at_end = answer["eof"]
-        await asyncio.to_thread(placer.place, part, target, mode)
+        async for got in files.read_all([wanted for wanted, _, _ in coming]):
+            if got.error is not None:
+                raise got.error
+            _, target, mode = coming[got.index]
+            if got.index not in parts:
+                parts[got.index] = await asyncio.to_thread(placer.begin, target)
+            part = parts[got.index]
+            await asyncio.to_thread(part.write, bytes(got.data))
+            if got.last:
+                await asyncio.to_thread(placer.place, part, target, mode)
+                parts.pop(got.index).discard()
     finally:
-        part.discard()
+        for part in parts.values():
+            part.discard()

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from towline.agent.link import Answer
 from towline.backends.transfer.files import SHORT, Part, Wanted, read_files
 from towline.backends.transfer.flow import PIECE, read_range
 from towline.backends.transfer.patience import Patience, Reach
@@ -41,19 +42,30 @@ class JobFiles:
         self, path: str, offset: int = 0, end: int | None = None
     ) -> AsyncIterator[tuple[int, bytes]]:
         """The bytes of a file from `offset` up to `end`, each piece with the file's size."""
-        patience = Patience()
         version = ""
+        async for header, blob in self._range("get", offset, end, path=path, **self._about):
+            if version and header["version"] != version:
+                raise AgentError(f"{path} was replaced by another file meanwhile")
+            version = header["version"]
+            yield header["size"], blob
+
+    async def output(self, stream: str, offset: int = 0) -> AsyncIterator[bytes]:
+        """What was printed until now, from `offset` on."""
+        async for _, blob in self._range("read", offset, None, stream=stream, wait=False):
+            yield blob
+
+    async def _range(
+        self, op: str, offset: int, end: int | None, **fields: Any
+    ) -> AsyncIterator[Answer]:
+        """The pieces of something long, over as many connections as it takes."""
+        patience = Patience()
         while True:
             link, key = await self._reach()
-            fields = {"key": key, "path": path, **self._about}
             try:
-                async for header, blob in read_range(link, "get", offset, end, **fields):
-                    if version and header["version"] != version:
-                        raise AgentError(f"{path} was replaced by another file meanwhile")
-                    version = header["version"]
-                    offset += len(blob)
+                async for answer in read_range(link, op, offset, end, key=key, **fields):
+                    offset += len(answer[1])
                     patience.renew()
-                    yield header["size"], blob
+                    yield answer
                 return
             except HostError as error:
                 patience.lose(error)

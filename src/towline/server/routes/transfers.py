@@ -52,6 +52,8 @@ async def fetch(request: Request[Any, Any, Any], job_id: int) -> Stream:
     async def parts() -> AsyncIterator[Frame]:
         with explained_to(desk, job):
             async for part in desk.machines.files(job, 0).read_all(wanted):
+                if part.error is not None and len(wanted) == 1:
+                    raise part.error
                 header: dict[str, Any] = {
                     "file": part.index,
                     "offset": part.offset,
