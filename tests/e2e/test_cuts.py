@@ -70,6 +70,26 @@ def test_a_host_cut_off_and_back_loses_nothing_and_nobody_does_anything(
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("words", [["log"], ["ls"]])
+def test_whoever_asks_a_machine_that_is_cut_off_is_told_so_at_once(
+    hosts: Hosts, tow: Tow, words: list[str]
+) -> None:
+    configure(tow, "h1")
+    number = submit(tow, "-c", "lab", "sh", "-c", COUNTING)
+    wait_for(tow, number, "running")
+    wait_until(lambda: lines_printed(hosts, "h1") > 0)
+    hosts.cut("h1")
+    asking = tow.popen(*words, str(number))
+    assert asking.stderr is not None
+    said = asking.stderr.readline()
+    assert re.fullmatch(r"h1 does not answer since \d\d:\d\d:\d\d; trying\n", said)
+    assert asking.poll() is None
+    hosts.heal("h1")
+    (hosts.home("h1") / "end").touch()
+    ended(tow, number, timeout=60)
+
+
+@pytest.mark.timeout(180)
 def test_a_job_stays_until_its_machine_answers_and_says_that_it_is_gone(
     hosts: Hosts, tow: Tow
 ) -> None:

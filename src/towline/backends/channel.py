@@ -63,6 +63,11 @@ class Channel:
         return "offline" if self.error else "connecting"
 
     @property
+    def heard_at(self) -> float:
+        """When the machine last said anything, or was first asked for."""
+        return self._heard_at or self.since
+
+    @property
     def silent_since(self) -> float | None:
         """When the machine was last heard of, or first asked for; None while it answers."""
         return None if self.link is not None or not self.error else self._heard_at or self.since

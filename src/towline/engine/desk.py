@@ -166,6 +166,12 @@ class Desk:
             found["reason"] = "; ".join(filter(None, (job.reason, self.silence(job))))
         return found
 
+    def _heard_at(self, job: Job) -> float | None:
+        """When the machine of it that was silent for longest last said anything."""
+        slots = job.attempt.placement if job.attempt else ()
+        drivers = [self.machines.driver_of(slot) for slot in slots]
+        return min((driver.channel.heard_at for driver in drivers if driver), default=None)
+
     def silence(self, job: Job) -> str:
         """Why the machines of a job cannot be heard; empty when they can."""
         drivers = {driver.name: driver for driver in self._silent(job).values()}
@@ -201,6 +207,7 @@ class Desk:
         history = self.engine.store.history(job_id)
         return {
             **self.seen(job),
+            "heard_at": self._heard_at(job),
             "time_s": job.spec.time_s or None,
             "setup": job.spec.setup,
             "subfolder": original(job.spec.subfolder),

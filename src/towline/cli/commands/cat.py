@@ -5,6 +5,7 @@ from __future__ import annotations
 from towline.cli.client import with_query
 from towline.cli.jobs import read_with_job
 from towline.cli.options import Parser
+from towline.cli.patience import patience
 from towline.cli.terminal import write
 
 EXAMPLES = """
@@ -22,7 +23,9 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options, engine, job = read_with_job(parser(), args)
-    with engine.open("GET", with_query(f"/v1/jobs/{job}/file", path=options.path)) as reply:
+    with patience(engine, job):
+        reply = engine.open("GET", with_query(f"/v1/jobs/{job}/file", path=options.path))
+    with reply:
         while piece := reply.read():
             write(1, piece)
     return 0

@@ -6,6 +6,7 @@ from towline.cli.engine import Engine
 from towline.cli.follow import Follow
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
+from towline.cli.patience import patience
 from towline.cli.terminal import note
 
 TYPE_CHECKING = False
@@ -62,8 +63,11 @@ def main(args: list[str]) -> int:
         until_end=options.follow,
         service=options.service,
     )
-    code = following.run()
-    if not options.follow and not following.offsets and not options.service:
+    if options.follow:
+        return following.run()
+    with patience(engine, found.job):
+        code = following.run()
+    if not following.offsets and not options.service:
         _say_why_nothing(engine, following.view)
     return code
 

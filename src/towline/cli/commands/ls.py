@@ -8,6 +8,7 @@ import time
 from towline.cli.client import with_query
 from towline.cli.jobs import read_with_job
 from towline.cli.options import Parser
+from towline.cli.patience import patience
 from towline.cli.table import show_table
 from towline.cli.terminal import note, paint, printable, say, say_json
 from towline.cli.wording import size
@@ -36,7 +37,8 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options, engine, job = read_with_job(parser(), args)
-    answer = engine.call("GET", with_query(f"/v1/jobs/{job}/files", path=options.path))
+    with patience(engine, job):
+        answer = engine.call("GET", with_query(f"/v1/jobs/{job}/files", path=options.path))
     if options.json:
         say_json(answer)
         return 0

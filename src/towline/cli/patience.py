@@ -1,0 +1,43 @@
+"""While a command waits for a machine: say at once that it does not answer, and since when."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+
+from towline.cli.terminal import note, printable
+from towline.cli.wording import machines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from towline.cli.engine import Engine
+
+#: A machine that answers at all does so within this time.
+_PATIENCE_S = 1.5
+
+
+@contextmanager
+def patience(engine: Engine, job: int) -> Iterator[None]:
+    """Around whatever asks the machine of a job."""
+    import threading
+
+    timer = threading.Timer(_PATIENCE_S, _tell_if_silent, (engine, job))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _tell_if_silent(engine: Engine, job: int) -> None:
+    try:
+        view = engine.call("GET", f"/v1/jobs/{job}")
+    except Exception:  # what is asked beside this says what is wrong
+        return
+    heard = view.get("heard_at")
+    if heard and time.time() - heard > _PATIENCE_S:
+        since = time.strftime("%H:%M:%S", time.localtime(heard))
+        note(f"{printable(machines(view))} does not answer since {since}; trying")
