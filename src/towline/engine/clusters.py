@@ -175,7 +175,7 @@ class Clusters:
     async def recognised(
         self, entries: Iterable[MachineEntry], config: Config
     ) -> list[MachineEntry]:
-        """The same machines, each under the one name it has here.
+        """The same machines, each under the one name it has here, in their long form.
 
         A machine that is configured too is that one: one agent, one room, the configured limits.
         """
@@ -186,10 +186,11 @@ class Clusters:
             for entry in cluster.entries()
         ]
         labels = {entry.label: entry.ssh for entry in known}
-        return [
+        found = [
             await self._configured(entry, known) or _with_own_name(entry, labels)
             for entry in entries
         ]
+        return MachinesCluster([*found]).entries()
 
     def called(self, name: str) -> str:
         """What a cluster is called inside that people know without what only the Engine needs."""
