@@ -258,6 +258,10 @@ class Link(asyncio.SubprocessProtocol):
             answer.set_exception(Nonsense(f"{self.host.name}: {error.text}"))
         except AgentError as error:
             answer.set_exception(error)
+        except Exception as error:
+            # Whoever waits for it must hear that no answer will come.
+            log.exception("the answer to `%s`", op)
+            answer.set_exception(Nonsense(f"{self.host.name}: {error!r}"))
         else:
             answer.set_result((header, blob))
 

@@ -27,6 +27,9 @@ _MOST_NAME = 1 << 16
 #: Lone surrogates cannot be written down, and NUL marks texts that were encoded to be kept.
 _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 
+#: What converting something of the wrong kind may end in.
+_UNREADABLE = (msgspec.ValidationError, ValueError, RecursionError)
+
 Time = Annotated[float, Meta(ge=0.0, le=1e11)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
 Small = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -334,7 +337,7 @@ class Clock:
         """A time of the machine in ours; 0 for what is none."""
         try:
             told = msgspec.convert(at, Time)
-        except msgspec.ValidationError:
+        except _UNREADABLE:
             return 0.0
         return max(0.0, told - self._ahead_s) if told else 0.0
 
@@ -343,7 +346,7 @@ def read_ending(body: Any, clock: Clock) -> Ending:
     """How a process ended; a record that cannot be read means that nobody knows."""
     try:
         told = msgspec.convert(body, _Ending)
-    except (msgspec.ValidationError, RecursionError):
+    except _UNREADABLE:
         told = _Ending()
     if told.code is None and told.signal is None and not told.cause:
         text = "the machine's record of its end is damaged"
@@ -377,7 +380,7 @@ def read_record(told: Any) -> Record:
     """What lies in the folder of a handed-over attempt; nothing, where it cannot be read."""
     try:
         return msgspec.convert(told, Record)
-    except msgspec.ValidationError:
+    except _UNREADABLE:
         return Record()
 
 
@@ -385,7 +388,7 @@ def read_rank(told: Any) -> Rank:
     """Of a process whose files cannot be read nothing is known: then the queue's word counts."""
     try:
         rank = msgspec.convert(told, Rank)
-    except msgspec.ValidationError:
+    except _UNREADABLE:
         return Rank()
     rank.node = readable(rank.node)
     return rank
@@ -394,5 +397,5 @@ def read_rank(told: Any) -> Rank:
 def _read(kind: type[Kind], told: Any, what: str) -> Kind:
     try:
         return msgspec.convert(told, kind)
-    except msgspec.ValidationError as error:
+    except _UNREADABLE as error:
         raise Nonsense(f"{what} cannot be understood: {error}") from None

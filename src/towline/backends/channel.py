@@ -16,6 +16,8 @@ log = logging.getLogger("towline")
 
 #: A channel that is silent for this much longer than it should be is dead, whatever ssh believes.
 _SILENCE_S = 30.0
+#: So long it may take until all is said that is said first; a Slurm may be asked several things.
+_GREETING_S = 300.0
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 #: The same while something is wanted there.
@@ -145,7 +147,11 @@ class Channel:
         self._heard, self._heard_at = time.monotonic(), time.time()
         try:
             self.link, self.error, self.since = link, None, time.time()
-            await self._greet(link)
+            async with asyncio.timeout(_GREETING_S):
+                await self._greet(link)
+        except TimeoutError:
+            link.close()
+            raise Unreachable(f"{self.host.name}: its agent does not answer") from None
         except BaseException:
             link.close()
             raise
