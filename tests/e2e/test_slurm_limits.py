@@ -48,7 +48,7 @@ def test_job_counts_to_100_across_time_limits(tow: Tow, slurm: Slurm) -> None:
     shown = show(tow, 1)
     assert shown["attempt"] == 1
     told = [event["text"] for event in shown["history"]]
-    assert "in Slurm's queue again" in told
+    assert "in Slurm's queue again: its time limit came" in told
 
 
 def test_job_across_time_limits_can_be_stopped(tow: Tow, slurm: Slurm) -> None:

@@ -277,11 +277,13 @@ def test_it_stays_until_ctrl_c_and_shows_what_the_job_wrote_at_the_same_address(
             wait_until(lambda: "\n" in person.shown)
             url = person.shown.split()[0]
             shows(f"{url}/{SCALARS}", ", 0.25]")
+            runs = page(f"{url}/data/runs")
+            assert "runs" in runs
             (slurm.home("h1") / "end").touch()
             person.sees("job 1 failed", timeout=60)
             person.sees(f"TensorBoard: {url}\n", timeout=60)
             person.sees("Ctrl-C leaves")
-            shows(f"{url}/data/runs", "1-python3-main.py")
+            wait_until(lambda: page(f"{url}/data/runs") == runs, timeout=60)
             person.types(CTRL_C)
             assert person.leaves() == 9
     assert page(url) == ""
