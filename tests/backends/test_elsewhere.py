@@ -94,11 +94,22 @@ def test_another_machine_neither_loses_nor_settles_a_job(
     play(scenario)
 
 
-@pytest.mark.parametrize("known", [{"state": "unknown"}, {"state": "elsewhere", "host": "n1"}])
-def test_a_stop_is_not_asked_of_another_machine(tmp_path: Path, known: dict[str, Any]) -> None:
+def test_a_stop_is_left_with_another_machine_that_has_the_same_home(tmp_path: Path) -> None:
     async def scenario() -> None:
         scene = Scene(tmp_path)
-        line = await scene.reaches("n2", known)
+        line = await scene.reaches("n2", {"state": "elsewhere", "host": "n1"})
+        scene.driver.stop(KEY)
+        await scene.settle()
+        assert line.asked[-1] == "stop" and "void" not in line.asked
+        assert not scene.endings() and scene.driver.elsewhere(12) == SAID
+
+    play(scenario)
+
+
+def test_a_stop_is_not_asked_of_another_machine(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        scene = Scene(tmp_path)
+        line = await scene.reaches("n2", {"state": "unknown"})
         scene.driver.stop(KEY)
         await scene.settle()
         assert "stop" not in line.asked and not scene.endings()

@@ -234,6 +234,8 @@ class Driver:
         wanted.elsewhere = self._other_host(wanted, known)
         if wanted.elsewhere:
             wanted.asked_at = time.monotonic()
+            if wanted.stop and state == "elsewhere":
+                self._spawn(self._leave_word(link, wanted))
         elif state == "ended":
             self._end(wanted, read_ending(known.get("ending"), self._clock))
         elif wanted.stop:
@@ -272,11 +274,13 @@ class Driver:
 
     async def _stop_now(self, link: Link, some: list[Wanted]) -> None:
         """Forbid what has not started, stop what runs."""
+        away = [w for w in some if is_another(w.identity, self.identity)]
         some = [w for w in some if not is_another(w.identity, self.identity)]
         keys = [w.key for w in some]
         for wanted in some:
             wanted.asked_at = time.monotonic()
         try:
+            await self._reconcile(link, away)
             if not keys:
                 return
             answer, _ = await link.ask("void", keys=keys)
@@ -285,15 +289,22 @@ class Driver:
                 known = answer["states"].get(wanted.key, {})
                 if known.get("state") == "ended":
                     self._end(wanted, read_ending(known.get("ending"), self._clock))
-                elif known.get("state") == "elsewhere":
-                    wanted.elsewhere = known.get("host") or "another machine"
                 else:
+                    if known.get("state") == "elsewhere":
+                        wanted.elsewhere = known.get("host") or "another machine"
                     running.setdefault(wanted.kill, []).append(wanted.key)
             for kill, some_keys in running.items():
                 await link.ask("stop", keys=some_keys, grace_s=0.0 if kill else None)
         except (HostError, AgentError) as error:
-            log.warning("a stop of %s: %s", keys[0], error)
+            log.warning("a stop on %s: %s", self.name, error)
             return  # it is repeated: by reconciling after the next greeting, or in a while
+
+    async def _leave_word(self, link: Link, wanted: Wanted) -> None:
+        """Its own machine has the same home as this one: there it finds that it is to stop."""
+        try:
+            await link.ask("stop", keys=[wanted.key], grace_s=0.0 if wanted.kill else None)
+        except (HostError, AgentError) as error:
+            log.warning("a stop on %s: %s", self.name, error)
 
     def _repeat_stops(self) -> None:
         """Belt and braces: whatever became of a stop, it is asked for until the end is seen."""
