@@ -233,3 +233,19 @@ def test_a_job_of_a_machine_without_power_is_found_lost_by_the_next_engine(
     assert show(tow, number)["state"] == "running"
     hosts.boot("h1")
     assert wait_for(tow, number, "lost", timeout=60)["reason"]
+
+
+@pytest.mark.timeout(180)
+def test_the_output_of_an_ended_job_is_read_from_here_while_its_machine_is_away(
+    hosts: Hosts, tow: Tow
+) -> None:
+    configure(tow, "h1")
+    number = submit(tow, "-c", "lab", "sh", "-c", "echo out; echo err >&2")
+    ended(tow, number)
+    wait_until(lambda: show(tow, number)["results"].startswith("/"))
+    hosts.kill("h1")
+    wait_until(lambda: machine_states(tow)["h1"] == "offline", timeout=60)
+    done = tow("log", str(number))
+    assert (done.returncode, done.stdout) == (0, "out\n"), done.stderr
+    assert "h1: " in done.stderr and "this is what came home\nerr\n" in done.stderr
+    hosts.boot("h1")

@@ -8,8 +8,9 @@ from litestar import Request, Response, get, post
 from litestar.response import Stream
 
 from towline.engine.ask import JobAsk
+from towline.engine.at_home import read_somewhere
 from towline.engine.desk import Desk, login_of
-from towline.engine.follow import Follower, Frame, read_once
+from towline.engine.follow import Follower, Frame
 from towline.engine.lists import Wanted, checked_state, listed, meant
 from towline.engine.tails import beginnings
 from towline.errors import HostError, NotFound, UsageError
@@ -151,7 +152,7 @@ async def log(request: Request[Any, Any, Any], job_id: int) -> Stream:
     offsets = await _offsets(desk, request, job_id, streams)
     if following:
         return frames(_follower(desk, job_id, offsets, streams).frames())
-    return frames(read_once(desk.engine, desk.machines, job_id, offsets, streams))
+    return frames(read_somewhere(desk.engine, desk.machines, job_id, offsets, streams))
 
 
 def _offset(request: Request[Any, Any, Any]) -> int:
