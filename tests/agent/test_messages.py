@@ -97,7 +97,7 @@ def test_of_a_greeting_only_what_is_known_is_kept() -> None:
         ("probe", {}),
         ("probe", {"raw": {"jobs": [1]}}),
         ("observe", {"states": []}),
-        ("observe", {"states": {"\ud800": {"state": "unknown"}}}),
+        ("observe", {"states": {"k": {"state": "unknown", "\ud800": 1}}}),
         ("observe", {"states": {"k": {"state": "dancing"}}}),
         ("observe", {"states": {"k": "running"}}),
         ("read", {"eof": "no", "size": 3}),
