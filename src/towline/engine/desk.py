@@ -1,6 +1,7 @@
 """The desk: where wishes come in. Everything the API offers, in the Engine's words."""
 
 import getpass
+import os
 from typing import Any
 
 from towline.backends.driver import Driver
@@ -31,6 +32,14 @@ from towline.model.odd_text import original
 _ACTIVE = (State.STARTING, State.RUNNING, State.STOPPING)
 
 
+def _user() -> str:
+    """Who we are; in a container a uid need not have a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 class Desk:
     def __init__(self, engine: Engine, machines: Machines, paths: Paths) -> None:
         self.engine = engine
@@ -38,7 +47,7 @@ class Desk:
         self.paths = paths
         self.clusters = Clusters(machines, engine.store, paths, self._has_jobs)
         self.forwards = Forwards(engine, machines)
-        self.owner = getpass.getuser()
+        self.owner = _user()
         #: Requests that are being answered.
         self.visitors = 0
         self.configuration = Configuration(paths.config_file, Trusted(paths.trusted))

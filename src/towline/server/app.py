@@ -12,7 +12,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from towline.agent.frames import encode_json
 from towline.engine.desk import Desk
-from towline.errors import TowlineError
+from towline.errors import TowlineError, UsageError
 from towline.server.routes import (
     batches,
     clusters,
@@ -49,7 +49,15 @@ def make_app(desk: Desk, retire: Any) -> Litestar:
             *trust.ROUTES,
         ],
         state=State({"desk": desk, "retire": retire}),
-        exception_handlers={TowlineError: _told, HTTPException: _http, Exception: _unexpected},
+        exception_handlers={
+            TowlineError: _told,
+            HTTPException: _http,
+            OverflowError: _odd,
+            RecursionError: _odd,
+            UnicodeError: _odd,
+            ValueError: _odd,
+            Exception: _unexpected,
+        },
         middleware=[_door(desk)],
         openapi_config=OpenAPIConfig(title="Towline", version=__version__, path="/v1/schema"),
         request_max_body_size=None,
@@ -107,6 +115,21 @@ def _told(_: Request[Any, Any, Any], error: TowlineError) -> Response[bytes]:
 def _http(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     body = {"error": {"code": "usage", "text": str(error.detail), "hint": ""}, "exit": 2}
     return Response(encode_json(body), status_code=error.status_code, media_type="application/json")
+
+
+def _odd(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Numbers, texts and nesting that nothing here can hold are the sender's to mend."""
+    if isinstance(error, OverflowError):
+        text = "a number in the request is too large"
+    elif isinstance(error, RecursionError):
+        text = "the request is nested too deeply"
+    elif isinstance(error, UnicodeError):
+        text = "a text in the request is not Unicode"
+    elif "null byte" in str(error) or "null character" in str(error):
+        text = "a path in the request has a NUL in it"
+    else:
+        return _unexpected(request, error)
+    return _told(request, UsageError(text))
 
 
 def _unexpected(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -37,6 +37,8 @@ async def body_as(request: Request[Any, Any, Any], kind: type[T]) -> T:
     raw = await request.body()
     try:
         return msgspec.convert(decode_json(raw or b"{}"), kind, strict=False)
+    except RecursionError:
+        raise UsageError("the request's body is nested too deeply") from None
     except (msgspec.ValidationError, ValueError) as error:
         raise UsageError(f"the request's body is wrong: {error}") from None
 

@@ -106,11 +106,21 @@ def _place(request: Request[Any, Any, Any], name: str, default: int) -> int:
     return value
 
 
+def _mode(typed: str) -> int:
+    try:
+        mode = int(typed, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o7777:
+        raise UsageError(f"`mode` takes permissions such as 0644, not {typed!r}")
+    return mode
+
+
 @put("/v1/jobs/{job_id:int}/file", status_code=200)
 async def put_file(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
     desk: Desk = request.app.state.desk
     path = request.query_params.get("path") or ""
-    mode = int(request.query_params.get("mode") or "0644", 8)
+    mode = _mode(request.query_params.get("mode") or "0644")
     job = desk.engine.job(job_id)
     with explained_to(desk, job):
         size = await desk.machines.files(job, 0).write(path, mode, request.stream())
