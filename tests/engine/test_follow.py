@@ -1,6 +1,7 @@
 """Following a job over a network that breaks: it is told, and told again when it is back."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,49 @@ class Cut(FakeBackend):
         if self.tries == 3:
             self.end(job.id, 1, rank, Ending(code=0, ended=1.0))
         return b"", True
+
+
+class Long(FakeBackend):
+    """Has a long output, of which a read gives a piece and `printed` all."""
+
+    TEXT = bytes(range(256)) * 5000
+    reads = 0
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        self.reads += 1
+        piece = self.TEXT[offset : offset + 256 * 1024]
+        return piece, offset + len(piece) == len(self.TEXT)
+
+    async def printed(self, job: Job, rank: int, stream: str, offset: int) -> AsyncIterator[bytes]:
+        for at in range(offset, len(self.TEXT), 1000):
+            yield self.TEXT[at : at + 1000]
+
+
+def test_a_long_output_is_read_in_one_go(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        engine = Engine(Store(str(tmp_path / "store.db")))
+        backend = engine.backend = Long(engine.report)
+        turning = asyncio.create_task(engine.run())
+        engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
+        [number] = await engine.submit(
+            [JobSpec(argv=("true",), cluster="lab", owner="me", request="[]")]
+        )
+        await engine.job_where(number, lambda job: job.state is State.RUNNING)
+        found = b""
+        async for header, blob in Follower(engine, backend, number, {}, ("out",)).frames():
+            if "stream" in header:
+                assert header["offset"] == len(found)
+                found += blob
+            if found == Long.TEXT and backend.running:
+                backend.end(number, 1, 0, Ending(code=0, ended=1.0))
+        assert found == Long.TEXT
+        assert backend.reads == 2, "the first piece, and that there is no more"
+        turning.cancel()
+        engine.close()
+
+    asyncio.run(scenario())
 
 
 def test_what_is_back_is_told_although_there_is_nothing_to_read(tmp_path: Path) -> None:

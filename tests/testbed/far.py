@@ -4,6 +4,7 @@ As a program it is a ProxyCommand: `far.py HOST PORT SECONDS` passes on what it 
 seconds later, in both directions, without limiting how much is on its way.
 """
 
+import contextlib
 import os
 import selectors
 import socket
@@ -91,4 +92,6 @@ def main(host: str, port: str, delay_s: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    # One end is gone, and so is the way.
+    with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+        main(*sys.argv[1:4])

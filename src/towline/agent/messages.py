@@ -149,8 +149,6 @@ class _Piece(Struct):
 
 
 class _Got(Struct):
-    """What came of one of many files."""
-
     size: Count = 0
     got: Count = 0
     error: Any = None

@@ -53,6 +53,9 @@ class Backend(Protocol):
     ) -> tuple[bytes, bool]:
         """Bytes from `offset` on, and whether that is all there will ever be."""
 
+    def printed(self, job: Job, rank: int, stream: str, offset: int) -> AsyncIterator[bytes]:
+        """All that a process printed until now, from `offset` on."""
+
     async def file_operation(
         self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
     ) -> tuple[dict[str, Any], bytes]:

@@ -69,6 +69,9 @@ class FakeBackend:
         text = self.output.get(process, b"") if stream == "out" else b""
         return text[offset:], process not in self.running
 
+    async def printed(self, job: Job, rank: int, stream: str, offset: int) -> AsyncIterator[bytes]:
+        yield (await self.read_log(job, rank, stream, offset, wait=False))[0]
+
     async def file_operation(
         self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
     ) -> tuple[dict[str, Any], bytes]:

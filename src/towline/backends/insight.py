@@ -1,6 +1,5 @@
 """Looking into jobs on machines: what they printed, their files, commands and ports beside them."""
 
-import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,7 +7,8 @@ from towline.agent.link import Link
 from towline.backends.beside import run_beside
 from towline.backends.roster import Roster
 from towline.backends.transfer.job_files import JobFiles
-from towline.errors import NotFound, Unreachable
+from towline.backends.transfer.patience import Patience
+from towline.errors import HostError, NotFound
 from towline.model.job import Job, key_of
 
 _READ = 256 * 1024
@@ -57,6 +57,10 @@ class Insight(Roster):
         )
         return blob, header["eof"]
 
+    def printed(self, job: Job, rank: int, stream: str, offset: int) -> AsyncIterator[bytes]:
+        """All that a process printed until now, from `offset` on."""
+        return self.files(job, rank).output(stream, offset)
+
     async def log_size(self, job: Job, rank: int, stream: str) -> int:
         link, key = await self._where(job, rank)
         header, _ = await link.ask("read", key=key, stream=stream, offset=0, limit=0, wait=False)
@@ -66,15 +70,14 @@ class Insight(Roster):
     async def file_operation(
         self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
     ) -> tuple[dict[str, Any], bytes]:
-        link, key = await self._where(job, rank)
-        header, content = await link.ask(op, blob, key=key, **fields)
-        told = header.get("sha256")
-        if told is not None and hashlib.sha256(content).hexdigest() != told:
-            raise Unreachable(
-                f"{link.host.name}: a part of {fields.get('path')} arrived damaged",
-                hint="try again; if it happens often, its network or memory may be at fault",
-            )
-        return header, content
+        """Only such as may be done twice: a broken connection means that they are asked again."""
+        patience = Patience()
+        while True:
+            link, key = await self._where(job, rank)
+            try:
+                return await link.ask(op, blob, key=key, **fields)
+            except HostError as error:
+                patience.lose(error)
 
     def files(self, job: Job, rank: int, kept: bool = False) -> JobFiles:
         """Those of one process; `kept`: what it keeps for the next job."""

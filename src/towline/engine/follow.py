@@ -5,6 +5,7 @@ it was. Memory is bounded: a reader asks the machine for more only when the clie
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ from towline.model.units import format_memory
 
 Frame = tuple[dict[str, Any], bytes]
 News = Callable[[int], AsyncIterator[Frame]]
+#: A piece of so much has more behind it.
+_LONG = 256 * 1024
 #: Quiet for this long before we say why a job waits.
 _PATIENCE_S = 0.8
 #: What a queue runs elsewhere may end without a record there; its last words get so long.
@@ -227,7 +230,6 @@ class Follower:
             await self.queue.put(None)
 
     async def _read_all(self, job: Job, rank: int, stream: str) -> None:
-        group, process, prefix = label(job, rank)
         name = stream_name(job, rank, stream)
         broken = False
         while True:
@@ -263,17 +265,27 @@ class Follower:
                 if stream == self.streams[0]:
                     await self.queue.put(({"note": "connected again", "broken": False}, b""))
             if blob:
-                header = {
-                    "stream": stream,
-                    "group": group,
-                    "process": process,
-                    "label": prefix,
-                    "offset": offset,
-                }
-                await self.queue.put((header, blob))
-                self.offsets[name] = offset + len(blob)
+                await self._pass_on(job, rank, stream, blob)
             if at_end:
                 return
+            if len(blob) >= _LONG:
+                await self._catch_up(job, rank, stream)
+
+    async def _pass_on(self, job: Job, rank: int, stream: str, blob: bytes) -> None:
+        group, process, prefix = label(job, rank)
+        name = stream_name(job, rank, stream)
+        offset = self.offsets.get(name, 0)
+        header = {"stream": stream, "group": group, "process": process, "label": prefix}
+        await self.queue.put(({**header, "offset": offset}, blob))
+        self.offsets[name] = offset + len(blob)
+
+    async def _catch_up(self, job: Job, rank: int, stream: str) -> None:
+        """Read all that there is by now in one go; what breaks that off is told afterwards."""
+        offset = self.offsets.get(stream_name(job, rank, stream), 0)
+        with contextlib.suppress(TowlineError):
+            async for blob in self.backend.printed(job, rank, stream, offset):
+                if blob:
+                    await self._pass_on(job, rank, stream, blob)
 
 
 async def read_more(
@@ -315,20 +327,17 @@ async def read_once(
         group, process, prefix = label(job, rank)
         for stream in streams:
             offset = offsets.get(stream_name(job, rank, stream), 0)
-            while True:
-                try:
-                    blob, _ = await backend.read_log(job, rank, stream, offset, wait=False)
-                except AgentError as error:
-                    if error.code != "unknown_job":
-                        raise
-                    if stream == streams[0] and _gone(job):
-                        yield {"note": _gone(job)}, b""
-                    break
-                if not blob:
-                    break
-                header = {"stream": stream, "group": group, "process": process, "label": prefix}
-                yield {**header, "offset": offset}, blob
-                offset += len(blob)
+            header = {"stream": stream, "group": group, "process": process, "label": prefix}
+            try:
+                async for blob in backend.printed(job, rank, stream, offset):
+                    if blob:
+                        yield {**header, "offset": offset}, blob
+                        offset += len(blob)
+            except AgentError as error:
+                if error.code != "unknown_job":
+                    raise
+                if stream == streams[0] and _gone(job):
+                    yield {"note": _gone(job)}, b""
     yield {"end": view(job)}, b""
 
 

@@ -125,6 +125,9 @@ class Slurm:
     ) -> tuple[bytes, bool]:
         return await self.machines.read_log(job, rank, stream, offset, wait)
 
+    def printed(self, job: Job, rank: int, stream: str, offset: int) -> AsyncIterator[bytes]:
+        return self.machines.printed(job, rank, stream, offset)
+
     async def file_operation(
         self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
     ) -> tuple[dict[str, Any], bytes]:

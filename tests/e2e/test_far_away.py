@@ -1,0 +1,106 @@
+"""A machine that is far away: everything arrives whole, whatever breaks on the long way."""
+
+import contextlib
+import hashlib
+import os
+import signal
+import threading
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from e2e.jobs import configure, submit, wait_for
+from testbed.far import far_config
+from testbed.hosts import Hosts
+from testbed.processes import processes_on
+from testbed.tow import Tow
+from testbed.waiting import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+ROUND_TRIP_S = 0.05
+#: Makes a long file, many short ones, and as much output; then waits for a word to end.
+MAKES = (
+    "mkdir small; for i in $(seq 400); do echo $i > small/f$i; done; "
+    "head -c 12000000 /dev/urandom > big; seq 400000; "
+    'until [ -e "$HOME/end" ]; do sleep 0.1; done'
+)
+
+
+@pytest.fixture
+def far(hosts: Hosts, tow: Tow, tmp_path: Path) -> Tow:
+    """`tow`, with hosts at the end of a long way."""
+    config = far_config(hosts.ssh_config, ROUND_TRIP_S, tmp_path)
+    tow.env["TOWLINE_SSH_CONFIG"] = str(config)
+    configure(tow, "h1")
+    return tow
+
+
+class Cuts:
+    """Ends the connection to a host now and then, until it is told to stop."""
+
+    def __init__(self, hosts: Hosts, seed: int) -> None:
+        self.hosts = hosts
+        self.random = Random(seed)
+        self.count = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Cuts":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        """Each connection lives for a moment: long enough to carry something."""
+        while not self._over.is_set():
+            if not processes_on(self.hosts, "h1", "tow-agent"):
+                self._over.wait(0.05)
+                continue
+            self._over.wait(self.random.uniform(0.5, 1.5))
+            for pid in processes_on(self.hosts, "h1", "sshd"):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    if os.stat(f"/proc/{pid}").st_uid:
+                        os.kill(pid, signal.SIGKILL)
+                        self.count += 1
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.timeout(240)
+def test_files_output_and_results_come_whole_over_a_long_way_that_breaks(
+    hosts: Hosts, far: Tow
+) -> None:
+    number = submit(far, "-c", "lab", "sh", "-c", MAKES)
+    wait_for(far, number, "running")
+    [folder] = hosts.home("h1").glob(".towline/jobs/*/src")
+    printed = folder.parent / "out"
+    expected = "".join(f"{n}\n" for n in range(1, 400_001))
+    wait_until(lambda: printed.exists() and printed.stat().st_size == len(expected), timeout=60)
+    with Cuts(hosts, seed=1) as cuts:
+        assert far("pull", str(number), ".", "pulled", timeout=120).returncode == 0
+        assert far("push", str(number), "pulled", "pushed", timeout=120).returncode == 0
+        log = far("log", str(number), timeout=120)
+        wait_until(lambda: cuts.count > 1, timeout=30)
+    assert log.stdout == expected, log.stderr
+    assert digests(far.folder / "pulled") == digests(folder / "pushed")
+    there = {name: sha for name, sha in digests(folder).items() if not name.startswith("pushed/")}
+    assert digests(far.folder / "pulled") == there and len(there) == 401
+    with Cuts(hosts, seed=2):
+        (hosts.home("h1") / "end").touch()
+        home = far.folder / "job_results" / str(number)
+        done = wait_for(far, number, "done", timeout=60)
+        wait_until(lambda: far.json("show", str(number))["results"] != "wanted", timeout=90)
+    assert done["exit_code"] == 0
+    assert digests(home) == digests(folder)
+    assert (far.folder / "job_results" / f"{number}.out").read_text() == expected
