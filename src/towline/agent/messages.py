@@ -21,9 +21,8 @@ from towline.model.job import Ending
 
 Kind = TypeVar("Kind")
 
-#: So much of a text for people is kept.
-_MOST_TEXT = 2000
-_MOST_NAME = 1 << 16
+#: So much of a text for people, and of a name, is kept.
+_MOST_TEXT, _MOST_NAME = 2000, 1 << 16
 #: Lone surrogates cannot be written down, and NUL marks texts that were encoded to be kept.
 _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 
