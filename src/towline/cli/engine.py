@@ -319,4 +319,17 @@ def _last_lines(path: str, start: int, count: int = 10) -> str:
             lines = log.read().decode("utf-8", "replace").splitlines()
     except OSError:
         lines = []
-    return "\n  ".join(["its log ends with:", *lines[-count:]]) if lines else f"its log: {path}"
+    if lines:
+        return "\n  ".join(["its log ends with:", *lines[-count:]])
+    return _no_room(os.path.dirname(path)) or f"its log: {path}"
+
+
+def _no_room(folder: str) -> str:
+    """Why nothing can be written there, if that is so: then the log says nothing, either."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return f"{folder} cannot be looked at"
+    if disk.f_bavail * disk.f_frsize < 65536:
+        return f"the disk of {folder} is full: free some space there"
+    return "" if os.access(folder, os.W_OK) else f"{folder} cannot be written to"

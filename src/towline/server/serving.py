@@ -7,8 +7,10 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import time
 from typing import Any
 
@@ -22,7 +24,7 @@ from towline.config.paths import Paths
 from towline.config.settings import EngineSettings
 from towline.engine.desk import Desk
 from towline.engine.engine import Engine
-from towline.errors import ConfigError
+from towline.errors import ConfigError, EngineError
 from towline.server.app import make_app
 from towline.snapshot.blobs import BlobStore
 from towline.store.store import Store
@@ -30,6 +32,7 @@ from towline.store.store import Store
 log = logging.getLogger("towline")
 
 _LOOK_HOME_S = 5.0
+_MOST_LOG = 8 * 1024 * 1024
 
 
 def run(paths: Paths, lock: int) -> None:
@@ -56,9 +59,20 @@ def _bind(paths: Paths) -> socket.socket:
     return listener
 
 
+def _store(paths: Paths) -> Store:
+    try:
+        return Store(paths.store_file)
+    except sqlite3.Error as error:
+        raise EngineError(
+            f"the store {paths.store_file} cannot be used: {error}",
+            hint="see that its disk has room and that it is yours to write; "
+            "if it is damaged, move it away to start afresh",
+        ) from error
+
+
 async def _serve(paths: Paths, lock: int) -> None:
     settings = _settings(paths)
-    store = Store(paths.store_file)
+    store = _store(paths)
     engine = Engine(store)
     machines = Machines(
         store.engine_id,
@@ -150,12 +164,25 @@ async def _go_with_home(paths: Paths, lock: int, going: asyncio.Event) -> None:
     beaten = time.monotonic()
     while True:
         await asyncio.sleep(_LOOK_HOME_S)
+        trim_log(paths.log_file)
         if not _is_ours(paths, lock):
             going.set()
         elif time.monotonic() - beaten > BEAT_S - _LOOK_HOME_S:
             beaten = time.monotonic()
             with contextlib.suppress(OSError):
                 beat(lock)
+
+
+def trim_log(path: str) -> None:
+    """Put a log that has become long aside, in place of the one that was put aside before."""
+    try:
+        if os.path.getsize(path) > _MOST_LOG:
+            shutil.copyfile(path, f"{path}.1")
+            os.chmod(f"{path}.1", 0o600)
+            # Emptied, not replaced: it is what we write to.
+            os.truncate(path, 0)
+    except OSError:
+        pass  # no room for two: it is tried again
 
 
 def _leave(paths: Paths) -> None:
