@@ -266,3 +266,17 @@ def test_lines_that_were_stopped_or_failed_before_are_told_apart(
     names = " ".join(f"job_results/example_batch_script.sh.{n}" for n in (2, 3))
     assert f"rm -r {names}\n" in done.stderr
     assert done.returncode == 1 and stub.asked_of("POST /v1/batches") == []
+
+
+def test_a_dry_run_refuses_what_the_run_would_refuse(tow: Tow, stub: Stub, project: Path) -> None:
+    full = {**AT_ONCE, "slots": []}
+    stub.on("POST /v1/limits", answer({"cluster": "ad-hoc:1", "machines": [full]}))
+    never = "no machine of ad hoc can ever take it"
+    stub.on("POST /v1/plan", refusal(never, code="impossible"), answer({}))
+    words = ("example/batch_script.sh", "--dry-run", "--machines", "my_machine")
+    done = execute(tow, "execute_batch", *words)
+    assert done.returncode == 2 and never in done.stderr
+    assert stub.asked_of("POST /v1/plan")[0].json["cluster"] == "ad-hoc:1"
+    tow.program = [tow.program[0], "-m", "towline.cli.compat.execute_batch"]
+    waiting = tow(*words)
+    assert waiting.returncode == 0 and "waits for room" in waiting.stdout

@@ -75,6 +75,8 @@ def command(args: list[str]) -> int:
     if options.verbose:
         _tell_more(options, request, machines)
     if options.dry_run:
+        if not any(slots.values()):
+            _check_possible(engine, request, machines)
         return _dry_run(options, left, slots)
     code = _run(engine, options, left, base, entries) if left else 0
     return say_how_to_run_again(before) or code
@@ -138,6 +140,13 @@ def _line(task: Task, options: Namespace) -> dict[str, Any]:
     if task.back is not None:
         line["back"] = task.back
     return line
+
+
+def _check_possible(engine: Engine, request: str, machines: dict[str, dict[str, Any]]) -> None:
+    """Raise, as the run itself would, what none of the machines can ever take."""
+    together = next(iter(machines.values()))["together"]
+    ask = {**batch_base(request, []), "argv": ["true"], "cluster": together}
+    engine.call("POST", "/v1/plan", ask, repeat=True)
 
 
 def _dry_run(options: Namespace, tasks: list[Task], slots: dict[str, list[list[int]]]) -> int:

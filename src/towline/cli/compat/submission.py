@@ -23,19 +23,20 @@ def machine_limits(
 ) -> dict[str, dict[str, Any]]:
     """What each machine has room for now, by the name of its file; ones that are away have none.
 
-    Two files of one machine count as one. With `each`, a `cluster` of each one alone is made, too.
+    Two files of one machine count as one. `together` is the cluster of all of them; with `each`, a
+    `cluster` of each one alone is made, too.
     """
     machines = list(entries.values())
     ask = {"cwd": this_folder(), "machines": machines, "request": request, "each": each}
-    answers = engine.call("POST", "/v1/limits", ask, repeat=True)["machines"]
+    reply = engine.call("POST", "/v1/limits", ask, repeat=True)
     found: dict[str, dict[str, Any]] = {}
     files: dict[str, str] = {}
-    for file, answer in zip(entries, answers, strict=True):
+    for file, answer in zip(entries, reply["machines"], strict=True):
         first = files.setdefault(answer["name"], file)
         if first != file:
             tell(f"{file} is the same machine as {first}, and counts once")
             continue
-        found[file] = answer
+        found[file] = {**answer, "together": reply["cluster"]}
         if answer["reason"]:
             tell(f"{file}: not used for now: {answer['reason']}")
             if answer["hint"]:
