@@ -41,7 +41,6 @@ class Login:
     def __init__(self, loop, note):
         self.loop = loop
         self.note = note
-        self.pid = 0
         self.call = None
         self.waiting = []
         #: What the doctor is told: empty where all is well.
