@@ -89,7 +89,7 @@ def start_stuck_job(tow: Tow, slurm: AccountedSlurm) -> int:
 
 def attempt_folder(slurm: AccountedSlurm, job: int) -> Path:
     """What the only attempt of a job was handed over with."""
-    (folder,) = (slurm.home("h1") / ".towline/handed").glob(f"*-{job}-1")
+    (folder,) = (slurm.home("h1") / ".towline/handed").glob(f"*-{job}-1-*")
     return folder
 
 
@@ -101,8 +101,9 @@ def end_and_forget(slurm: AccountedSlurm, jobs: dict[str, int]) -> list[str]:
     slurm.control("scontrol", "update", "nodename=h4", "state=down", "reason=test")
     (slurm.home("h1") / "go").touch()
     wait_until(lambda: not known(slurm).keys() - {"stuck"}, timeout=60, every=0.2)
-    for folder in (slurm.home("h1") / ".towline/jobs").iterdir():
-        shutil.rmtree(folder)
+    for place in ("jobs", "records"):
+        for folder in (slurm.home("h1") / ".towline" / place).iterdir():
+            shutil.rmtree(folder)
     shutil.rmtree(attempt_folder(slurm, jobs["gone"]))
     left = [number for name in numbers.keys() - {"stuck", "gone"} for number in numbers[name]]
     return sorted({number.partition("_")[0] for number in left}, key=int)
@@ -134,10 +135,12 @@ def test_ends_that_only_the_accounts_know(tow: Tow, slurm: AccountedSlurm) -> No
         "stuck": ("failed", "stopped at its time limit"),
     }
     why = tow("why", str(stuck)).stdout
-    assert why == f"job {stuck} is failed: stopped at its time limit\n"
+    assert why == f"job {stuck} failed: stopped at its time limit\n"
     # Once for all of them together, and not again before the next look into the queue.
     first = next(line for line in asked if line.startswith("sacct"))
-    assert f"--jobs={','.join(forgotten)} " in first
+    # The one that is stuck may have been forgotten by then, too.
+    named = first.partition("--jobs=")[2].split()[0].split(",")
+    assert set(forgotten) <= set(named)
     programs = [line.split()[0] for line in asked]
     assert ("sacct", "sacct") not in itertools.pairwise(programs)
     # Where nobody knows anything, it is certain only that it ran: not again, then.

@@ -130,7 +130,7 @@ class Desk:
                 "text": _standing(job),
                 "machines": [{"machine": name, "reason": errors[name]} for name in errors],
                 "silent_since": self._unheard(job)["silent_since"],
-                **self._in_queue(job),
+                **({} if job.state.final else self._in_queue(job)),
             }
         if job_id not in self.engine.core.jobs:
             return {"text": f"it waits for its turn in batch {job.spec.batch}", "machines": []}
