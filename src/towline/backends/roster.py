@@ -67,6 +67,10 @@ class Roster:
     def driver_at(self, target: str) -> Driver | None:
         return self.drivers.get(self._names.get(target, ""))
 
+    def is_seen(self, name: str) -> bool:
+        """Whether it is known what a machine has, under whichever of its names."""
+        return self.twins.get(name, name) in self.seen
+
     def join(self, cluster: str, members: Iterable[Membership]) -> None:
         """Make `members` the machines of a cluster; connections that exist are kept."""
         members = list(members)

@@ -164,7 +164,7 @@ class Intake:
             return await self.clusters.slurm.check_possible(spec.cluster, spec.queue)
         scheduler = self.engine.core.scheduler
         problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
-        if problem and all(driver.name in self.machines.seen for driver in drivers):
+        if problem and all(self.machines.is_seen(driver.name) for driver in drivers):
             could = await self._who_could(spec, cwd)
             hint = f"tow machines -c {spec.cluster} shows what there is"
             raise Impossible(
@@ -189,13 +189,13 @@ class Intake:
         return [
             name
             for name, drivers in clusters.items()
-            if any(driver.name in self.machines.seen for driver in drivers)
+            if any(self.machines.is_seen(driver.name) for driver in drivers)
             and not scheduler.impossible(name, request, spec.owner)
         ]
 
     async def _meet(self, drivers: list[Driver]) -> None:
         """Wait for machines never met before; if none can be used, say why instead of waiting."""
-        strangers = [driver for driver in drivers if driver.name not in self.machines.seen]
+        strangers = [driver for driver in drivers if not self.machines.is_seen(driver.name)]
         known = len(strangers) < len(drivers)
         if known:
             # There is somewhere to go: one that failed before is not waited for again.

@@ -43,11 +43,11 @@ async def limits(desk: Desk, ask: LimitsAsk) -> dict[str, Any]:
     errors = await _meet(desk, names)
     # What the machines said is among the facts that this waits for.
     await desk.engine.tell(StopAsked(()))
-    rooms = desk.engine.core.scheduler.pool.rooms
+    rooms, twins = desk.engine.core.scheduler.pool.rooms, desk.machines.twins
     machines = [
         {
             "name": name,
-            "slots": [list(gpus) for gpus in seats_for(rooms.get(name), need)],
+            "slots": [list(gpus) for gpus in seats_for(rooms.get(twins.get(name, name)), need)],
             "reason": errors[name].text if name in errors else "",
             "hint": errors[name].hint if name in errors else "",
         }
