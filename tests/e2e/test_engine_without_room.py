@@ -1,9 +1,14 @@
 """An Engine that cannot write says so at once."""
 
+import contextlib
 import sqlite3
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from testbed.tow import Tow
+from testbed.waiting import wait_until
 from towline.server import serving
 
 
@@ -30,3 +35,30 @@ def test_a_log_that_has_become_long_is_put_aside(tmp_path: Path) -> None:
     log.write_text("new")
     serving.trim_log(str(log))
     assert log.read_text() == "new"
+
+
+@pytest.mark.real
+def test_with_a_full_disk_a_job_is_refused_at_once_and_a_running_one_keeps_its_end(
+    tow: Tow, tow_home: Path
+) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", tow_home], check=True)
+    try:
+        tow_home.chmod(0o700)
+        assert tow("run", "true").returncode == 0
+        go = tow.folder / "go"
+        words = f"while ! [ -e {go} ]; do sleep 0.1; done; exit 3"
+        assert tow("run", "-d", "sh", "-c", words).returncode == 0
+        filled = tow_home / "fill"
+        with contextlib.suppress(OSError), filled.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(65536))
+        done = tow("run", "true")
+        assert done.returncode == 1
+        assert "cannot write to" in done.stderr and "full" in done.stderr
+        go.touch()
+        filled.unlink()
+        wait_until(lambda: tow.json("show", "2")["exit_code"] == 3)
+        assert tow("run", "true").returncode == 0
+    finally:
+        tow("engine", "stop")
+        subprocess.run(["umount", "-l", tow_home], check=True)

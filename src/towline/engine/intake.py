@@ -288,7 +288,7 @@ class _Group:
             )
         if ask.continued:
             spec = replace(spec, keep=await self._kept(ask.continued))
-        return self._complete(spec, ask, frozen)
+        return self._complete(spec, frozen, await self._environment(spec, ask))
 
     async def _kept(self, job_id: int) -> str:
         """What an earlier job left in its `keep` folder, as a snapshot; fetched once."""
@@ -302,14 +302,14 @@ class _Group:
             await self.intake.check_possible(spec, cwd)
             self._possible.add(asked)
 
-    def _complete(self, spec: JobSpec, ask: JobAsk, frozen: Frozen) -> JobSpec:
+    def _complete(self, spec: JobSpec, frozen: Frozen, environment: str) -> JobSpec:
         snapshot, recorded = frozen.snapshot, frozen.recorded
         changed = recorded.changed[:_MOST_CHANGED]
         return replace(
             spec,
             snapshot=snapshot.id if snapshot.entries else "",
             subfolder=keepable(snapshot.subfolder),
-            environment=self._environment(spec, ask),
+            environment=environment,
             commit=recorded.commit,
             branch=recorded.branch,
             changed=tuple((letter, keepable(path)) for letter, path in changed),
@@ -320,12 +320,13 @@ class _Group:
             ),
         )
 
-    def _environment(self, spec: JobSpec, ask: JobAsk) -> str:
+    async def _environment(self, spec: JobSpec, ask: JobAsk) -> str:
         if not self.intake.runs_here(spec.cluster):
             return ""
         known = self._environments.get(id(ask.environ))
         if known is None:
-            known = self.intake.engine.store.remember_environment(ask.environ)
+            engine = self.intake.engine
+            known = await engine.in_turn(lambda: engine.store.remember_environment(ask.environ))
             self._environments[id(ask.environ)] = known
         return known
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import hashlib
+import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
@@ -11,8 +13,10 @@ from litestar.response import Stream
 
 from towline.agent.frames import decode_json, encode_json, pack
 from towline.engine.follow import Frame, error_frame
-from towline.errors import TowlineError, UsageError
+from towline.errors import EngineError, TowlineError, UsageError
 from towline.version import __version__
+
+log = logging.getLogger("towline")
 
 VERSION_HEADER = "Towline-Version"
 T = TypeVar("T")
@@ -77,6 +81,9 @@ def frames(source: AsyncIterator[Frame]) -> Stream:
                 yield pack(header, blob)
         except TowlineError as error:
             yield pack(*error_frame(error))
+        except (OSError, sqlite3.Error) as error:
+            log.exception("a stream")
+            yield pack(*error_frame(EngineError(f"the Engine failed: {error}", "tow engine log")))
         except (asyncio.CancelledError, GeneratorExit):
             raise
         finally:
