@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from towline.backends.fake import FakeBackend
-from towline.engine import follow
+from towline.engine import output
 from towline.engine.engine import Engine
 from towline.engine.follow import Follower
 from towline.errors import Unreachable
@@ -148,7 +148,7 @@ class NeverEnding(FakeBackend):
 def test_following_ends_with_what_there_is_where_only_the_queue_knows_of_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "_LAST_WORDS_S", 0.1)
+    monkeypatch.setattr(output, "_LAST_WORDS_S", 0.1)
 
     async def scenario() -> None:
         engine = Engine(Store(str(tmp_path / "store.db")))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from towline.backends.machines import Machines
 from towline.engine.engine import Engine
-from towline.engine.follow import Frame, label, read_once, stream_name
+from towline.engine.output import Frame, label, read_once, stream_name
 from towline.errors import HostError
 from towline.model.job import Job, view
 from towline.model.odd_text import original

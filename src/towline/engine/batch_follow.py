@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from towline.engine.batches import Batches, Watcher
-from towline.engine.follow import Frame
+from towline.engine.output import Frame
 from towline.model.job import FINAL, State
 from towline.store.batches import Event
 

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from towline.backends.machines import Machines
 from towline.backends.transfer.files import Wanted
 from towline.engine.engine import KEPT, LEFT_OUT
+from towline.engine.followed import OVERLAP, Copy, Followed
 from towline.engine.listing import pages
 from towline.engine.placing import InTheWay, Part, Placer, inside, leads_out
 from towline.engine.unchanged import unchanged_files
@@ -92,9 +93,16 @@ class Fetching:
     """One fetch of what is there of a job."""
 
     def __init__(
-        self, machines: Machines, writers: Executor, job: Job, placer: Placer, back: tuple[str, ...]
+        self,
+        machines: Machines,
+        writers: Executor,
+        followed: Followed,
+        job: Job,
+        placer: Placer,
+        back: tuple[str, ...],
     ) -> None:
         self.machines = machines
+        self.followed = followed
         #: Where files are written.
         self.writers = writers
         self.job = job
@@ -245,28 +253,45 @@ class Fetching:
         self.fetched.files += 1
 
     async def _stream(self, rank: int, stream: str, path: str) -> None:
-        pieces = self.machines.files(self.job, rank).output(stream)
-        first, second = await anext(pieces, b""), await anext(pieces, None)
-        if not first and not self.job.spec.empty_outputs:
-            return
+        known = self.followed.take(self.job, rank, stream)
         try:
-            if second is None:
-                size = len(first)
-                place = await self.in_thread(self.placer.place_whole, path, first, 0o666, True)
-            else:
-                size, place = await self._write_long(path, first + second, pieces)
+            size, place = await self._brought_stream(rank, stream, path, known)
         except InTheWay:
             self.fetched.in_the_way.append(path)
             return
+        finally:
+            if known is not None:
+                known.close()
         self.fetched.bytes += size
         self.fetched.printed = self.fetched.printed or (place if size else "")
 
+    async def _brought_stream(
+        self, rank: int, stream: str, path: str, known: Copy | None
+    ) -> tuple[int, str]:
+        """How long it is and where; what a follower got of it does not travel again."""
+        output = self.machines.files(self.job, rank).output
+        if known is not None:
+            pieces = output(stream, known.size - OVERLAP)
+            first = await anext(pieces, b"")
+            if first[:OVERLAP] == await self.in_thread(known.end):
+                return await self._write_long(path, known, first[OVERLAP:], pieces)
+        pieces = output(stream)
+        first, second = await anext(pieces, b""), await anext(pieces, None)
+        if second is not None:
+            return await self._write_long(path, None, first + second, pieces)
+        if not first and not self.job.spec.empty_outputs:
+            return 0, ""
+        place = await self.in_thread(self.placer.place_whole, path, first, 0o666, True)
+        return len(first), place
+
     async def _write_long(
-        self, path: str, first: bytes, pieces: AsyncIterator[bytes]
+        self, path: str, known: Copy | None, first: bytes, pieces: AsyncIterator[bytes]
     ) -> tuple[int, str]:
         """Write beside, then put into place; how long it is and where."""
         part = await self.in_thread(self.placer.begin, path)
         try:
+            if known is not None:
+                await self.in_thread(known.copy_to, part)
             await self.in_thread(part.write, first)
             async for piece in pieces:
                 await self.in_thread(part.write, piece)

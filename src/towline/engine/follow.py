@@ -6,40 +6,30 @@ it was. Memory is bounded: a reader asks the machine for more only when the clie
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from towline.backends.base import Backend
 from towline.core.explain import Explanation
-from towline.engine.engine import Engine, request_of
+from towline.engine.engine import Engine
+from towline.engine.output import Frame, gone, has_begun, has_output, label, read_more, stream_name
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.job import WANTED, Job, State, entry_of, view
 from towline.model.odd_text import original
 from towline.model.units import format_memory
 
-Frame = tuple[dict[str, Any], bytes]
+Keep = Callable[[Job, int, str, int, bytes], Awaitable[None]]
 News = Callable[[int], AsyncIterator[Frame]]
 #: A piece of so much has more behind it.
 _LONG = 256 * 1024
 #: Quiet for this long before we say why a job waits.
 _PATIENCE_S = 0.8
-#: What a queue runs elsewhere may end without a record there; its last words get so long.
-_LAST_WORDS_S = 2.0
 
 
-def label(job: Job, rank: int) -> tuple[int, int, str]:
-    """Group, process and the prefix of its lines; one process needs no prefix."""
-    request = request_of(job.spec.request)
-    group, process, _ = request.processes()[rank]
-    many = request.process_count > 1
-    return group, process, f"{group}.{process}" if many else ""
-
-
-def stream_name(job: Job, rank: int, stream: str) -> str:
-    group, process, _ = label(job, rank)
-    return f"{group}.{process}.{stream}"
+async def _not_kept(job: Job, rank: int, stream: str, offset: int, blob: bytes) -> None:
+    pass
 
 
 class Follower:
@@ -55,6 +45,7 @@ class Follower:
         first_attempt: int = 0,
         news: News | None = None,
         silence: Callable[[Job], str] = lambda job: "",
+        keep: Keep = _not_kept,
         standing: Callable[[Job], dict[str, Any]] = lambda job: {},
     ) -> None:
         self.engine = engine
@@ -63,6 +54,8 @@ class Follower:
         self.news = news
         #: Why nothing is heard from where a job is; empty when that can be reached.
         self.silence = silence
+        #: Gets all that the client gets of the output.
+        self.keep = keep
         #: Where a job stands that waits in the queue of its cluster.
         self.standing = standing
         self.job_id = job_id
@@ -79,7 +72,7 @@ class Follower:
         if job.spec.large and not job.state.final:
             yield {"note": large_files(job)}, b""
         while True:
-            if not _has_output(self.engine.job(self.job_id)):
+            if not has_output(self.engine.job(self.job_id)):
                 async for frame in self._until_started():
                     yield frame
             job = self._with_next_attempt()
@@ -124,7 +117,7 @@ class Follower:
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     await self.engine.job_where(
-                        self.job_id, lambda job: _has_begun(job) or self._missed(job)
+                        self.job_id, lambda job: has_begun(job) or self._missed(job)
                     )
                     return
             except TimeoutError:
@@ -243,7 +236,7 @@ class Follower:
             except AgentError as error:
                 text = error.text
                 if error.code == "unknown_job":
-                    text = _gone(job) if stream == self.streams[0] else ""
+                    text = gone(job) if stream == self.streams[0] else ""
                 if text:
                     await self.queue.put(({"note": text}, b""))
                 return
@@ -276,6 +269,7 @@ class Follower:
         name = stream_name(job, rank, stream)
         offset = self.offsets.get(name, 0)
         header = {"stream": stream, "group": group, "process": process, "label": prefix}
+        await self.keep(job, rank, stream, offset, blob)
         await self.queue.put(({**header, "offset": offset}, blob))
         self.offsets[name] = offset + len(blob)
 
@@ -286,80 +280,6 @@ class Follower:
             async for blob in self.backend.printed(job, rank, stream, offset):
                 if blob:
                     await self._pass_on(job, rank, stream, blob)
-
-
-async def read_more(
-    engine: Engine, backend: Backend, job: Job, rank: int, stream: str, offset: int, wait: bool
-) -> tuple[bytes, bool]:
-    """The next piece of output, and whether it is the last one.
-
-    A machine knows itself when a process has ended. Of one that a queue ran, only the Engine may
-    know: refused, cancelled before it began, or its node failed.
-    """
-    if job.spec.queue is None or not wait:
-        return await backend.read_log(job, rank, stream, offset, wait)
-    reading = asyncio.ensure_future(backend.read_log(job, rank, stream, offset, True))
-    over = asyncio.ensure_future(engine.job_where(job.id, lambda now: _has_ended(job, rank, now)))
-    try:
-        await asyncio.wait([reading, over], return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait([reading], timeout=_LAST_WORDS_S)
-        if reading.done():
-            return reading.result()
-        blob, _ = await backend.read_log(job, rank, stream, offset, False)
-        return blob, not blob
-    finally:
-        reading.cancel()
-        over.cancel()
-
-
-async def read_once(
-    engine: Engine,
-    backend: Backend,
-    job_id: int,
-    offsets: Mapping[str, int],
-    streams: tuple[str, ...],
-) -> AsyncIterator[Frame]:
-    """What a job has printed so far, without waiting for more."""
-    job = engine.job(job_id)
-    yield {"job": view(job)}, b""
-    ranks = len(job.attempt.placement) if job.attempt and _has_output(job) else 0
-    for rank in range(ranks):
-        group, process, prefix = label(job, rank)
-        for stream in streams:
-            offset = offsets.get(stream_name(job, rank, stream), 0)
-            header = {"stream": stream, "group": group, "process": process, "label": prefix}
-            try:
-                async for blob in backend.printed(job, rank, stream, offset):
-                    if blob:
-                        yield {**header, "offset": offset}, blob
-                        offset += len(blob)
-            except AgentError as error:
-                if error.code != "unknown_job":
-                    raise
-                if stream == streams[0] and _gone(job):
-                    yield {"note": _gone(job)}, b""
-    yield {"end": view(job)}, b""
-
-
-def _for_what(why: Explanation) -> str:
-    """What keeps a job that is next from starting; of others, that others are before them."""
-    return f" ({why.reasons[0]})" if why.position == 1 and why.reasons else ""
-
-
-def _trying_again(job: Job, problem: str) -> str:
-    """Of a connection that broke: why, and that this is no harm to the job."""
-    why = problem.removeprefix(f"{job.spec.cluster}: ").rstrip(". ")
-    handed = job.spec.queue is None or (job.attempt is not None and job.attempt.entry.number)
-    goes_on = "the job goes on" if handed else "the job is handed over when that is back"
-    return f"{why}; {goes_on}, trying again"
-
-
-def _gone(job: Job) -> str:
-    """Why there is no output of a job that ran; nothing is to be said of one that never did."""
-    if not job.started or not job.state.final:
-        return ""
-    home = f"; what came home is in {job.results}" if job.results.startswith("/") else ""
-    return f"its output is no longer on its machine{home}"
 
 
 def large_files(job: Job) -> str:
@@ -375,19 +295,14 @@ def error_frame(error: TowlineError) -> Frame:
     return {"error": body, "exit": error.exit_code}, b""
 
 
-def _has_begun(job: Job) -> bool:
-    return job.state in (State.RUNNING, State.STOPPING) or job.state.final
+def _for_what(why: Explanation) -> str:
+    """What keeps a job that is next from starting; of others, that others are before them."""
+    return f" ({why.reasons[0]})" if why.position == 1 and why.reasons else ""
 
 
-def _has_output(job: Job) -> bool:
-    """It runs, ended, or ran before its queue took it back to start it again."""
-    return _has_begun(job) or (job.attempt is not None and bool(job.attempt.nodes))
-
-
-def _has_ended(job: Job, rank: int, now: Job) -> bool:
-    """Whether a process of the attempt that is read has ended, as the job is now."""
-    assert job.attempt is not None
-    attempt = now.attempt
-    if now.state.final or attempt is None or attempt.number != job.attempt.number:
-        return True
-    return rank in attempt.endings
+def _trying_again(job: Job, problem: str) -> str:
+    """Of a connection that broke: why, and that this is no harm to the job."""
+    why = problem.removeprefix(f"{job.spec.cluster}: ").rstrip(". ")
+    handed = job.spec.queue is None or (job.attempt is not None and job.attempt.entry.number)
+    goes_on = "the job goes on" if handed else "the job is handed over when that is back"
+    return f"{why}; {goes_on}, trying again"

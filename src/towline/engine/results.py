@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from towline.backends.machines import Machines
 from towline.engine.engine import Engine, request_of
 from towline.engine.fetching import Fetched, Fetching
+from towline.engine.followed import Followed
 from towline.engine.placing import (
     FOLDER,
     Brought,
@@ -50,6 +51,7 @@ class Results:
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._writers = ThreadPoolExecutor(_THREADS, thread_name_prefix="results")
         self.settling = Settling(self._writers)
+        self.followed = Followed(engine, self._writers, spare_folder)
         self.shrinking = Shrinking(engine, machines)
         engine.on_end = self._ended
         engine.bring_home = self.put_said
@@ -71,6 +73,7 @@ class Results:
             stem = os.path.splitext(original(job.results))[0]
             self.settling.soon((f"{stem}.out", f"{stem}.err"))
         if job.results != WANTED:
+            self.followed.forget(job.id)
             self.shrinking.soon(job)
         self.fetch_soon(job)
 
@@ -117,6 +120,7 @@ class Results:
             self._fetching.pop(job_id, None)
 
     async def _note(self, job: Job, fetched: Fetched, brought: Brought) -> None:
+        self.followed.forget(job.id)
         now = self.engine.job(job.id)
         if now.attempt != job.attempt or not now.state.final:
             await self.engine.note_brought(job.id, brought.encoded())
@@ -155,7 +159,7 @@ class Results:
             brought = decoded(self.engine.store.brought(job.id))
             placer = Placer(folder, brought, job.attempt.number, job.spec.umask)
             wanted = back or job.spec.back
-            fetching = Fetching(self.machines, self._writers, job, placer, wanted)
+            fetching = Fetching(self.machines, self._writers, self.followed, job, placer, wanted)
             many = len(job.attempt.placement) > 1
             for rank, (group, process, _) in enumerate(request_of(job.spec.request).processes()):
                 await fetching.process(rank, f"{group}.{process}" if many else "")

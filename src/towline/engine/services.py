@@ -18,7 +18,7 @@ from towline.agent.link import Link
 from towline.backends.base import Backend
 from towline.backends.machines import Machines
 from towline.engine.engine import Engine
-from towline.engine.follow import Frame, read_more
+from towline.engine.output import Frame, read_more
 from towline.errors import HostError, NotFound, TowlineError
 from towline.forward.tunnels import Forward, Where, answers
 from towline.model.job import Job, State, key_of, view

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from towline.engine.follow import stream_name
+from towline.engine.output import stream_name
 from towline.model.job import Job
 
 #: How much is read from the end at first, and how much at most: lines may be very long.

@@ -12,7 +12,8 @@ from litestar import Request, Response
 from litestar.response import Stream
 
 from towline.agent.frames import decode_json, encode_json, pack
-from towline.engine.follow import Frame, error_frame
+from towline.engine.follow import error_frame
+from towline.engine.output import Frame
 from towline.errors import EngineError, TowlineError, UsageError
 from towline.version import __version__
 

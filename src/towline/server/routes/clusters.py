@@ -14,7 +14,7 @@ from towline.config.settings import MachinesCluster, SlurmCluster
 from towline.engine.ask import checked_folder
 from towline.engine.desk import Desk, login_of
 from towline.engine.doctor import examine, examine_slurm
-from towline.engine.follow import Frame
+from towline.engine.output import Frame
 from towline.errors import HostError, NoNetwork, TowlineError, Unreachable, UsageError
 from towline.server.wire import answer, body_as, frames
 

@@ -10,7 +10,7 @@ from litestar.response import Stream
 
 from towline.engine.cleaned import explained
 from towline.engine.desk import Desk
-from towline.engine.follow import Frame
+from towline.engine.output import Frame
 from towline.errors import AgentError, NotFound, UsageError
 from towline.model.job import Job, view
 from towline.server.wire import VERSION_HEADER, answer, body_as, frames, number

@@ -10,8 +10,9 @@ from litestar.response import Stream
 from towline.engine.ask import JobAsk
 from towline.engine.at_home import read_somewhere
 from towline.engine.desk import Desk, login_of
-from towline.engine.follow import Follower, Frame
+from towline.engine.follow import Follower
 from towline.engine.lists import Wanted, checked_state, listed, meant
+from towline.engine.output import Frame
 from towline.engine.tails import beginnings
 from towline.errors import HostError, NotFound, UsageError
 from towline.hosts.ssh import needs_person
@@ -82,6 +83,7 @@ def _follower(
         first_attempt,
         news=desk.services.news,
         silence=desk.silence,
+        keep=desk.results.followed.add,
         standing=desk.standing,
     )
 

@@ -12,7 +12,7 @@ from towline.agent.frames import Unpacker
 from towline.backends.transfer.files import Wanted
 from towline.backends.transfer.job_files import Piece
 from towline.engine.desk import Desk
-from towline.engine.follow import Frame
+from towline.engine.output import Frame
 from towline.errors import UsageError
 from towline.server.routes.files import explained_to
 from towline.server.wire import answer, body_as, frames
