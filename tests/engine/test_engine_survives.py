@@ -11,6 +11,7 @@ import pytest
 from engine.bench import MACHINE, EngineBench, play_on
 from engine.test_engine import a_spec
 from towline.engine import engine as engine_module
+from towline.engine import writing
 from towline.errors import CannotWrite, EngineError, NotFound
 from towline.model.events import MachineSeen, ProcessEnded, ProcessStarted
 from towline.model.job import Ending, Job, State
@@ -33,7 +34,8 @@ Play = Callable[[Scenario], None]
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    monkeypatch.setattr(engine_module, "_AGAIN_S", 0.01)
+    for module in (engine_module, writing):
+        monkeypatch.setattr(module, "AGAIN_S", 0.01)
     return lambda scenario: play_on(lambda: Bench(tmp_path), scenario, seconds=20)
 
 

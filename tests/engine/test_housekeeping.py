@@ -86,7 +86,7 @@ class House:
         self.machine = FakeMachine()
         self.blobs = BlobStore(str(home / "blobs"))
         self.machines = SimpleNamespace(drivers={"gpu1": self.machine}, blobs=self.blobs)
-        clusters = SimpleNamespace(knows=lambda name: True, rejoin=lambda names: None)
+        clusters = SimpleNamespace(known=dict, knows=lambda name: True, rejoin=lambda names: None)
         self.housekeeping = Housekeeping(
             self.engine,
             cast("Machines", self.machines),

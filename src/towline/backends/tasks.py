@@ -30,6 +30,9 @@ class Tasks:
         task.add_done_callback(lambda done: self._done(done, on_failure))
         return task
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()

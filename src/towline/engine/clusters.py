@@ -41,15 +41,21 @@ class Clusters:
         store: Store,
         paths: Paths,
         busy: Callable[[str], bool] = lambda cluster: False,
+        soon: Callable[[str, Callable[[], object]], object] = lambda what, write: write(),
     ) -> None:
         self.machines = machines
         self.store = store
         self.paths = paths
         #: Whether a cluster has jobs that have not ended.
         self.busy = busy
+        #: Writes what the next Engine must know, before whatever is written later.
+        self.soon = soon
         self._joined: dict[str, bytes] = {}
         #: Cluster -> the file that defines it, as far as it was joined by this Engine.
         self._sources: dict[str, str] = {}
+        #: Left by this Engine, whatever is still written of them.
+        self._left: set[str] = set()
+        #: Machine, by its name and by its place -> how it is reached.
         self._remembered: dict[str, bytes] = {}
         #: Target as it is written -> where ssh really goes with it.
         self._real: dict[str, tuple[str, ...]] = {}
@@ -69,11 +75,15 @@ class Clusters:
         self._check_source(name, source)
         self._join(name, cluster, config.aliases, config.engine.lost_after_s)
         self._joined[name] = body
-        self.store.remember_cluster(name, msgspec.json.encode([*parts, source]))
+        self._remember_cluster(name, msgspec.json.encode([*parts, source]))
+
+    def _remember_cluster(self, name: str, body: bytes) -> None:
+        self._left.discard(name)
+        self.soon(f"the cluster {name}", lambda: self.store.remember_cluster(name, body))
 
     def rejoin(self, names: set[str]) -> None:
         """After a restart: the clusters of unfinished jobs, as they were when last used."""
-        for name, body in self.store.clusters().items():
+        for name, body in self.known().items():
             if name not in names:
                 continue
             try:
@@ -113,7 +123,7 @@ class Clusters:
                 self.give_up(name)
             self._join_slurm(name, cluster)
             self._joined[name] = body
-            self.store.remember_cluster(name, body)
+            self._remember_cluster(name, body)
         return self.machines.drivers[name]
 
     def _join_slurm(self, name: str, cluster: SlurmCluster) -> None:
@@ -156,11 +166,15 @@ class Clusters:
         self.join_slurm(name, given)
         return name
 
+    def known(self) -> dict[str, bytes]:
+        """All that were joined, by this Engine or an earlier one."""
+        written = self.store.clusters().items()
+        return {name: body for name, body in written if name not in self._left} | self._joined
+
     def _ad_hoc_slurms(self) -> dict[str, SlurmCluster]:
-        bodies = {**self.store.clusters(), **self._joined}
         return {
             name: msgspec.json.decode(body, type=SlurmCluster)
-            for name, body in bodies.items()
+            for name, body in self.known().items()
             if name.startswith(AD_HOC_SLURM)
         }
 
@@ -195,13 +209,13 @@ class Clusters:
     def called(self, name: str) -> str:
         """What a cluster is called inside that people know without what only the Engine needs."""
         inside = AD_HOC_SLURM + name
-        return inside if inside in {**self.store.clusters(), **self._joined} else name
+        return inside if inside in self.known() else name
 
     def remembered(self, name: str) -> MachinesCluster | SlurmCluster | None:
         """An ad-hoc cluster that was joined before, by this Engine or an earlier one."""
         if name.startswith(AD_HOC_SLURM):
             return self._ad_hoc_slurms().get(name)
-        body = self._joined.get(name) or self.store.clusters().get(name)
+        body = self.known().get(name)
         return decoded(body)[0] if body and name.startswith(AD_HOC) else None
 
     async def _configured(
@@ -234,7 +248,9 @@ class Clusters:
         self._joined.pop(name, None)
         self._sources.pop(name, None)
         self.machines.leave(name)
-        self.store.forget_cluster(name)
+        self._left.add(name)
+        what = f"that the cluster {name} was left"
+        self.soon(what, lambda: self.store.forget_cluster(name))
 
     def give_up(self, name: str) -> None:
         """Forget a cluster that was just tried and has no jobs."""
@@ -279,7 +295,8 @@ class Clusters:
 
         `keep`: they may still run there, so it keeps the name that they know it by.
         """
-        body = self.store.machine(slot.target or slot.machine)
+        name = slot.target or slot.machine
+        body = self._remembered.get(name) or self.store.machine(name)
         if body is not None and self.machines.driver_of(slot) is None:
             entry, lost_after_s = msgspec.json.decode(body, type=tuple[MachineEntry, float])
             found = self._member(replace(entry, name=slot.machine), lost_after_s)
@@ -309,9 +326,10 @@ class Clusters:
     def _remember(self, entry: MachineEntry, lost_after_s: float) -> None:
         body = msgspec.json.encode([entry, lost_after_s])
         if self._remembered.get(entry.label) != body:
-            self._remembered[entry.label] = body
             # By its place for what runs there now, by its name for people and older attempts.
-            self.store.remember_machine({self._target(entry): body, entry.label: body})
+            bodies = {self._target(entry): body, entry.label: body}
+            self._remembered |= bodies
+            self.soon(f"how {entry.label} is reached", lambda: self.store.remember_machine(bodies))
 
     def _host(self, label: str, target: str, key: str | None = None) -> Host:
         if target == THIS:

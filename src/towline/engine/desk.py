@@ -45,7 +45,7 @@ class Desk:
         self.engine = engine
         self.machines = machines
         self.paths = paths
-        self.clusters = Clusters(machines, engine.store, paths, self._has_jobs)
+        self.clusters = Clusters(machines, engine.store, paths, self._has_jobs, engine.soon)
         self.forwards = Forwards(engine, machines)
         self.owner = _user()
         #: Requests that are being answered.

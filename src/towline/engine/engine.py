@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from towline.backends.base import Backend
 from towline.core.decide import Core
 from towline.core.step import Step
-from towline.engine.writing import Writer
+from towline.engine.writing import AGAIN_S, Writer
 from towline.errors import CannotWrite, EngineError, NotFound
 from towline.model.events import (
     Conclude,
@@ -49,8 +49,6 @@ log = logging.getLogger("towline")
 T = TypeVar("T")
 #: Of the random part of each attempt's keys.
 _TOKEN_BYTES = 4
-#: A store that cannot be written is tried again so much later.
-_AGAIN_S = 1.0
 #: How remarks about results begin.
 KEPT, LEFT_OUT = "kept ", "left out "
 #: How it is told that a job's folder was removed from its machine.
@@ -227,7 +225,7 @@ class Engine:
                 if not (step.changed or step.told):
                     written_off = []
                     break
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(AGAIN_S)
         self.stuck = None
         for job in written_off:
             self.core.drop(job.id, now)
@@ -267,14 +265,9 @@ class Engine:
         """Write something to the store, after what is being written."""
         return await self._writer.in_turn(write)
 
-    async def _patiently(self, write: Callable[[], T]) -> T:
-        """The same, as often as it takes: what is to be written did come to pass."""
-        while True:
-            try:
-                return await self.in_turn(write)
-            except CannotWrite as error:
-                log.error("%s", error.text)
-                await asyncio.sleep(_AGAIN_S)
+    def soon(self, what: str, write: Callable[[], object]) -> None:
+        """The same for what nobody waits for, as often as it takes; `what` it is, if it fails."""
+        self._writer.soon(what, write)
 
     def _perform(self, order: Order) -> None:
         assert self.backend is not None
@@ -332,13 +325,13 @@ class Engine:
         told.append((REMARKED if failed else "", keepable(last)))
         self._notes.append((job.id, results, self.clock(), told, brought))
         # The first of many that wait for the store writes what all of them have to say.
-        await self._patiently(self._write_notes)
+        await self._writer.patiently(self._write_notes)
         self._wake_watchers(job.id)
         self.on_noted(job)
 
     async def note_brought(self, job_id: int, brought: bytes) -> None:
         """What was brought home of a job, be it that it goes on."""
-        await self._patiently(lambda: self.store.remember_brought(job_id, brought))
+        await self._writer.patiently(lambda: self.store.remember_brought(job_id, brought))
 
     def _write_notes(self) -> None:
         notes = list(self._notes)

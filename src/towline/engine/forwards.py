@@ -7,7 +7,7 @@ from typing import Any
 from towline.agent.link import Link
 from towline.backends.machines import Machines
 from towline.engine.engine import Engine
-from towline.errors import NotFound, UsageError
+from towline.errors import CannotWrite, NotFound, UsageError
 from towline.forward.tunnels import Forward, Where
 from towline.model.job import key_of
 
@@ -36,7 +36,12 @@ class Forwards:
             if (forward.job, forward.port) == (job_id, port) and local in (0, forward.local):
                 return forward.local
         forward = await self._listen_on_same(job_id, port, local)
-        self.engine.store.remember_forward(forward.local, job_id, port)
+        store = self.engine.store
+        try:
+            await self.engine.in_turn(lambda: store.remember_forward(forward.local, job_id, port))
+        except CannotWrite:
+            await self.remove(forward.local)
+            raise
         return forward.local
 
     async def _listen_on_same(self, job_id: int, port: int, local: int) -> Forward:
@@ -83,20 +88,24 @@ class Forwards:
             )
         if closing := self._closing.pop(local, None):
             closing.cancel()
+        self._forget(local)
         await forward.close()
-        self.engine.store.forget_forward(local)
+
+    def _forget(self, local: int) -> None:
+        what = f"that port {local} is not forwarded any more"
+        self.engine.soon(what, lambda: self.engine.store.forget_forward(local))
 
     async def restore(self, remembered: list[tuple[int, int, int]]) -> None:
         """The same local ports as before, so that an open browser tab works again."""
         for local, job_id, port in remembered:
             job = self.engine.store.job(job_id)
             if job is None or job.state.final:
-                self.engine.store.forget_forward(local)
+                self._forget(local)
                 continue
             try:
                 await self._listen(job_id, port, local)
             except UsageError:
-                self.engine.store.forget_forward(local)
+                self._forget(local)
 
     async def close(self) -> None:
         for closing in self._closing.values():

@@ -95,7 +95,7 @@ class Housekeeping:
         rules = _rules(settings)
         if everything:
             rules = Rules(after_s=-1.0, keep_bytes=0.0, recent_s=-1.0)
-        unknown = {n for n in self.engine.store.clusters() if not self.clusters.knows(n)}
+        unknown = {n for n in self.clusters.known() if not self.clusters.knows(n)}
         self.clusters.rejoin(unknown)
         async with self._alone:
             drivers = list(self.machines.drivers.values())

@@ -93,7 +93,7 @@ class Services:
         self.noticed(jobs)
         for job_id, _ in self._remembered:
             if job_id not in self._standings:
-                self.engine.store.forget_services(job_id)
+                self._forget(job_id)
 
     async def close(self) -> None:
         for task in self._tasks.values():
@@ -119,10 +119,14 @@ class Services:
         names = list(self._standings.pop(job_id))
         del self._tasks[job_id]
         forwards = [self._forwards.pop((job_id, name), None) for name in names]
-        self.engine.store.forget_services(job_id)
+        self._forget(job_id)
         self._wake(job_id)
         for forward in filter(None, forwards):
             await forward.close()
+
+    def _forget(self, job_id: int) -> None:
+        what = f"that the services of job {job_id} have ended"
+        self.engine.soon(what, lambda: self.engine.store.forget_services(job_id))
 
     async def _another_state(self, job: Job) -> None:
         before = (job.state, job.attempt and job.attempt.number)
@@ -213,7 +217,9 @@ class Services:
                 self._standings[job_id][name].local = await forward.open(port)
                 break
         self._forwards[job_id, name] = forward
-        self.engine.store.remember_service(job_id, name, forward.local)
+        store, local = self.engine.store, forward.local
+        what = f"the port of {name}, a service of job {job_id}"
+        self.engine.soon(what, lambda: store.remember_service(job_id, name, local))
 
     # --- what people ask ---------------------------------------------------------------------
 

@@ -1,17 +1,20 @@
 """The store's one writer, and what becomes of that which it cannot write.
 
 A store that cannot be written at all (its disk is full, it is locked or read-only) refuses in
-words, and the same is tried again later. One job that cannot be written (nobody should be able to
-bring that about) does not keep the others of its turn from being written.
+words, and the same is tried again later. What nobody waits for is written before whatever comes
+after it, so that no job is on disk whose machine is not. One job that cannot be written (nobody
+should be able to bring that about) does not keep the others of its turn from being written.
 """
 
 import asyncio
 import logging
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from towline.backends.tasks import Tasks
 from towline.core import jobs
 from towline.core.step import Step
 from towline.errors import CannotWrite
@@ -21,6 +24,8 @@ from towline.store.store import BroughtRow, Store, Submission
 log = logging.getLogger("towline")
 
 T = TypeVar("T")
+#: A store that cannot be written is tried again so much later.
+AGAIN_S = 1.0
 #: What is wrong with what is to be written, not with the store.
 _OF_THE_DATA = (
     sqlite3.IntegrityError,
@@ -40,11 +45,19 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        #: What is to be written though nobody waits for it, and what that is; the oldest first.
+        self._owed: deque[tuple[str, Callable[[], object]]] = deque()
+        self._tasks = Tasks("the store")
 
     async def in_turn(self, write: Callable[[], T]) -> T:
         """Write something after what is being written; CannotWrite if that is not possible."""
+
+        def after_the_rest() -> T:
+            self._write_owed()
+            return write()
+
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, write)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, after_the_rest)
         except Exception as error:
             if _is_of_the_store(error):
                 raise CannotWrite(
@@ -53,6 +66,35 @@ class Writer:
                     "what runs goes on, and what was accepted is not lost",
                 ) from error
             raise
+
+    async def patiently(self, write: Callable[[], T]) -> T:
+        """The same, as often as it takes: what is to be written did come to pass."""
+        said = ""
+        while True:
+            try:
+                return await self.in_turn(write)
+            except CannotWrite as error:
+                if error.text != said:
+                    said = error.text
+                    log.error("%s", said)
+                await asyncio.sleep(AGAIN_S)
+
+    def soon(self, what: str, write: Callable[[], object]) -> None:
+        """Write something that nobody waits for, before anything that is asked for later."""
+        self._owed.append((what, write))
+        if len(self._owed) == 1 or not len(self._tasks):
+            self._tasks.spawn(self.patiently(lambda: None), lambda error: None)
+
+    def _write_owed(self) -> None:
+        while self._owed:
+            what, write = self._owed[0]
+            try:
+                write()
+            except Exception as error:
+                if _is_of_the_store(error):
+                    raise
+                log.error("the next Engine will not know %s", what, exc_info=error)
+            self._owed.popleft()
 
     def commit(
         self,
@@ -109,4 +151,9 @@ class Writer:
         return lost
 
     def close(self) -> None:
+        self._tasks.close()
+        last = self._thread.submit(self._write_owed)
         self._thread.shutdown()
+        if error := last.exception():
+            owed = "; ".join(what for what, _ in self._owed)
+            log.error("the next Engine will not know %s: %s", owed, error)
