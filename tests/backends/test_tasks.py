@@ -39,6 +39,17 @@ def test_a_task_that_fails_is_logged_and_has_its_consequence(
     assert [bool(record.exc_info) for record in caplog.records] == [False, True]
 
 
+def test_for_those_that_do_not_ask_again_a_broken_connection_is_a_failure() -> None:
+    async def play() -> list[Exception]:
+        heard: list[Exception] = []
+        task = Tasks("services", asks_again=False).spawn(fail(Unreachable("x")), heard.append)
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0)
+        return heard
+
+    assert [type(error) for error in asyncio.run(play())] == [Unreachable]
+
+
 def test_a_broken_connection_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
     assert consequences(Unreachable("gpu1: gone")) == []
     assert caplog.records == []

@@ -1,6 +1,7 @@
 """A batch in the Engine: the core has a window of it, the store all, a kill loses nothing."""
 
 import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -163,6 +164,53 @@ def test_with_fail_fast_the_first_failure_stops_the_rest(play: Play) -> None:
         assert bench.counts("sweep") == {"failed": 1, "stopped": 2999}
         assert "line 2 failed" in bench.engine.job(batch.last).reason
         assert len(bench.backend.starts) < 20
+
+    play(scenario)
+
+
+def test_a_batch_that_is_to_stop_waits_for_a_store_that_cannot_be_written(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("towline.engine.batches.AGAIN_S", 0.01)
+
+    async def scenario(bench: Bench) -> None:
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(100), fail_fast=True))
+        await bench.until(lambda: len(bench.backend.running) == AT_ONCE)
+        stop_waiting, tries = bench.batches.store.batches.stop_waiting, []
+
+        def full(*args: Any) -> None:
+            tries.append(args)
+            if len(tries) < 4:
+                raise sqlite3.OperationalError("database or disk is full")
+            stop_waiting(*args)
+
+        monkeypatch.setattr(bench.batches.store.batches, "stop_waiting", full)
+        bench.backend.end(batch.first, 1, 0, Ending(code=3))
+        await bench.until(lambda: batch.name not in bench.batches.active)
+        assert bench.counts("sweep") == {"failed": 1, "stopped": 99}
+
+    play(scenario)
+
+
+def test_whoever_follows_a_batch_that_cannot_be_stopped_is_told(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(100), fail_fast=True))
+        await bench.until(lambda: len(bench.backend.running) == AT_ONCE)
+
+        def fail(*args: Any) -> None:
+            raise RuntimeError("odd")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(bench.batches.store.batches, "stop_waiting", fail)
+            bench.backend.end(batch.first, 1, 0, Ending(code=3))
+            async for header, _ in follow(bench.batches, "sweep", 0):
+                why = header["batch"]["why"]
+                if why == "the rest could not be stopped: odd; tow batch stop sweep":
+                    break
+        await bench.batches.stop("sweep")
+        await bench.until(lambda: batch.name not in bench.batches.active)
 
     play(scenario)
 

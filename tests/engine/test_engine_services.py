@@ -222,3 +222,36 @@ def test_a_job_without_services_has_none(tmp_path: Path) -> None:
             bench.services.list(job)
 
     run(tmp_path, scenario)
+
+
+def test_what_nobody_expected_of_a_service_is_said_where_one_looks_and_passes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.far.standing = {"port": 8000}
+        job = await _started(bench)
+        seen = await bench.stands(job, "failed")
+        assert seen["text"] == "the Engine failed over it: KeyError('state')"
+        assert caplog.text.count("the services of job") == 1
+        bench.far.standing = {"state": "running", "port": 8000}
+        await bench.stands(job, "up")
+
+    run(tmp_path, scenario)
+
+
+def test_services_that_cannot_be_kept_end_with_their_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(services: Services, job: object) -> None:
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr(Services, "_another_state", fail)
+
+    async def scenario(bench: Bench) -> None:
+        job = await _started(bench)
+        assert "no such thing" in (await bench.stands(job, "failed"))["text"]
+        bench.backend.end(job, 1, 0, Ending(code=0, ended=1.0))
+        while bench.services.list():
+            await asyncio.sleep(0.01)
+
+    run(tmp_path, scenario)

@@ -101,6 +101,35 @@ def test_what_is_back_is_told_although_there_is_nothing_to_read(tmp_path: Path) 
     asyncio.run(scenario())
 
 
+class Odd(FakeBackend):
+    """Fails over output in a way that nobody expected."""
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        self.end(job.id, 1, rank, Ending(code=0, ended=1.0))
+        raise KeyError("odd")
+
+
+def test_output_that_cannot_be_read_for_whatever_reason_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        engine = Engine(Store(str(tmp_path / "store.db")))
+        backend = engine.backend = Odd(engine.report)
+        turning = asyncio.create_task(engine.run())
+        engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
+        [number] = await engine.submit(
+            [JobSpec(argv=("true",), cluster="lab", owner="me", request="[]")]
+        )
+        await engine.job_where(number, lambda job: job.state is State.RUNNING)
+        follower = Follower(engine, backend, number, {}, ("out",))
+        notes = [header["note"] async for header, _ in follower.frames() if "note" in header]
+        assert "the rest of its output: the Engine failed over it: KeyError('odd')" in notes
+        turning.cancel()
+        engine.close()
+
+    asyncio.run(scenario())
+
+
 def test_network_that_breaks_while_a_job_is_in_a_queue_is_told(tmp_path: Path) -> None:
     silent = iter(["", "cedar: does not answer", "cedar: does not answer", ""])
 

@@ -219,6 +219,19 @@ def test_a_machine_that_does_not_answer_is_told_and_holds_up_nobody(play: Play) 
     play(scenario)
 
 
+def test_whatever_fails_over_one_machine_is_told_and_holds_up_no_other(play: Play) -> None:
+    async def scenario(house: House) -> None:
+        old = house.add_job(20)
+        odd = FakeMachine("gpu0")
+        odd._sweep = lambda **fields: {}  # type: ignore[method-assign]
+        house.machines.drivers = {"gpu0": odd, **house.machines.drivers}
+        first, second = (await house.housekeeping.clean(dry_run=False))["machines"]
+        assert first["error"] == "the Engine failed over it: KeyError('snapshots')"
+        assert (second["jobs"], second["error"]) == ([old], "")
+
+    play(scenario)
+
+
 def test_results_that_could_not_be_fetched_keep_the_job_where_it_is(play: Play) -> None:
     async def scenario(house: House) -> None:
         async def refuse(*_: Any, **__: Any) -> Answer:

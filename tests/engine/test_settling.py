@@ -133,3 +133,41 @@ def test_all_that_come_while_one_is_synced_are_synced_together(
         assert rounds == [["first"], [str(n) for n in range(50)]]
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("where", ["towline.engine.settling.sync_files", "read_all"])
+def test_results_that_fail_in_a_way_nobody_expected_say_so_and_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("f\udcff")
+
+    if where == "read_all":
+        monkeypatch.setattr(OneFileThere, where, fail)
+    else:
+        monkeypatch.setattr(where, fail)
+
+    async def scenario(home: Home) -> None:
+        home.results.fetch_soon(await home.job())
+        results = (await home.engine.job_where(1, lambda job: job.results != WANTED)).results
+        assert results.startswith("not fetched: the Engine failed over them: RuntimeError")
+        assert not len(home.results)
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+def test_even_when_that_cannot_be_told_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("bad")
+
+    monkeypatch.setattr(OneFileThere, "read_all", fail)
+    monkeypatch.setattr(Results, "_why_not", fail)
+
+    async def scenario(home: Home) -> None:
+        home.results.fetch_soon(await home.job())
+        results = (await home.engine.job_where(1, lambda job: job.results != WANTED)).results
+        assert results == "not fetched: the Engine failed: tow engine log"
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)

@@ -15,11 +15,13 @@ OnFailure = Callable[[Exception], None]
 class Tasks:
     """The tasks of one owner. Whoever starts one says what follows when it fails.
 
-    A broken connection is no failure: whatever was asked over it is asked again over the next.
+    Where it `asks_again`, a broken connection is no failure: whatever was asked over it is asked
+    over the next.
     """
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, asks_again: bool = True) -> None:
         self.owner = owner
+        self.asks_again = asks_again
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(
@@ -40,7 +42,9 @@ class Tasks:
     def _done(self, task: "asyncio.Task[Any]", on_failure: OnFailure) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, HostError) or not isinstance(error, Exception):
+        if not isinstance(error, Exception):
+            return
+        if self.asks_again and isinstance(error, HostError):
             return
         expected = isinstance(error, TowlineError)
         log.error("%s: %s", self.owner, error, exc_info=None if expected else error)

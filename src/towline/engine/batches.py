@@ -1,6 +1,7 @@
 """Batches in the Engine: feed the core, stop and start again what belongs together."""
 
 import asyncio
+import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,8 +9,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from towline.backends.tasks import Tasks
 from towline.core.batches import Progress
 from towline.engine.engine import Engine, request_of
+from towline.engine.writing import AGAIN_S
+from towline.errors import CannotWrite
 from towline.model.batch import Batch, Line
 from towline.model.events import Fed
 from towline.model.job import Job, JobSpec, State
@@ -51,7 +55,9 @@ class Batches:
         self.active: dict[str, Progress] = {}
         self._names: set[str] = set()
         self._watchers: dict[str, set[Watcher]] = {}
-        self._stopping: set[asyncio.Task[Batch]] = set()
+        self._stopping = Tasks("batches", asks_again=False)
+        #: Batch -> what went wrong with it in the Engine itself.
+        self._troubles: dict[str, str] = {}
         engine.on_changed = self._changed
         engine.on_noted = lambda job: self._wake(job.spec.batch)
 
@@ -96,6 +102,7 @@ class Batches:
             self.store.batches.stop_waiting(batch, self.engine.clock(), reason)
 
         await self.engine.in_turn(write)
+        self._troubles.pop(name, None)
         if progress is not None:
             await self.engine.stop(list(progress.inside), now)
             self._take_up(batch)
@@ -171,9 +178,21 @@ class Batches:
     def _stop_soon(self, progress: Progress, job: Job) -> None:
         progress.batch = replace(progress.batch, stopped=True)
         reason = f"stopped because line {job.spec.line} {job.state}"
-        task = asyncio.get_running_loop().create_task(self.stop(job.spec.batch, reason))
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
+        failed = functools.partial(self._not_stopped, job.spec.batch)
+        self._stopping.spawn(self._stop_patiently(job.spec.batch, reason), failed)
+
+    async def _stop_patiently(self, name: str, reason: str) -> None:
+        while True:
+            try:
+                await self.stop(name, reason)
+                return
+            except CannotWrite:
+                await asyncio.sleep(AGAIN_S)
+
+    def _not_stopped(self, name: str, error: Exception) -> None:
+        """Nothing of it starts any more, and whoever looks at it sees why."""
+        self._troubles[name] = f"the rest could not be stopped: {error}; tow batch stop {name}"
+        self._wake(name)
 
     # --- what is known of them ---------------------------------------------------------------
 
@@ -248,6 +267,8 @@ class Batches:
 
     def _why(self, progress: Progress) -> str:
         """Why those wait that wait."""
+        if trouble := self._troubles.get(progress.batch.name):
+            return trouble
         if progress.batch.base.queue is not None:
             inside = (self.engine.core.jobs.get(job) for job in progress.inside)
             waiting_there = (job for job in inside if job and job.state is State.STARTING)

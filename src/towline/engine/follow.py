@@ -6,6 +6,7 @@ it was. Memory is bounded: a reader asks the machine for more only when the clie
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ from towline.errors import AgentError, HostError, TowlineError
 from towline.model.job import WANTED, Job, State, entry_of, view
 from towline.model.odd_text import original
 from towline.model.units import format_memory
+
+log = logging.getLogger("towline")
 
 Keep = Callable[[Job, int, str, int, bytes], Awaitable[None]]
 News = Callable[[int], AsyncIterator[Frame]]
@@ -196,8 +199,13 @@ class Follower:
             yield {"job": view(self.engine.job(self.job_id))}, b""
 
     async def _tell(self, news: AsyncIterator[Frame]) -> None:
-        async for frame in news:
-            await self.queue.put(frame)
+        try:
+            async for frame in news:
+                await self.queue.put(frame)
+        except Exception as error:
+            log.exception("news of job %d", self.job_id)
+            text = f"no more news of it: the Engine failed over it: {error!r}"
+            await self.queue.put(({"note": text}, b""))
 
     async def _settled(self, job: Job) -> Job:
         """All output is out: the job has ended, or goes on with another attempt."""
@@ -219,6 +227,10 @@ class Follower:
     async def _read(self, job: Job, rank: int, stream: str) -> None:
         try:
             await self._read_all(job, rank, stream)
+        except Exception as error:
+            log.exception("what job %d prints", job.id)
+            text = f"the rest of its output: the Engine failed over it: {error!r}"
+            await self.queue.put(({"note": text}, b""))
         finally:
             await self.queue.put(None)
 

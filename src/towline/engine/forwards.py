@@ -6,6 +6,7 @@ from typing import Any
 
 from towline.agent.link import Link
 from towline.backends.machines import Machines
+from towline.backends.tasks import Tasks
 from towline.engine.engine import Engine
 from towline.errors import CannotWrite, NotFound, UsageError
 from towline.forward.tunnels import Forward, Where
@@ -17,6 +18,7 @@ class Forwards:
         self.engine = engine
         self.machines = machines
         self._open: dict[int, Forward] = {}
+        self._tasks = Tasks("forwarded ports", asks_again=False)
         #: Local port -> what closes it with its job.
         self._closing: dict[int, asyncio.Task[None]] = {}
 
@@ -72,7 +74,11 @@ class Forwards:
         self._open[forward.local] = forward
         # Whoever asks for a port of an ended job has something else running there.
         if not self.engine.job(job_id).state.final:
-            self._closing[forward.local] = asyncio.create_task(self._close_with_job(forward))
+            # Whatever hinders that: the next Engine does not open it again.
+            closing = self._tasks.spawn(
+                self._close_with_job(forward), lambda error: self._forget(forward.local)
+            )
+            self._closing[forward.local] = closing
         return forward
 
     async def _close_with_job(self, forward: Forward) -> None:
@@ -108,8 +114,7 @@ class Forwards:
                 self._forget(local)
 
     async def close(self) -> None:
-        for closing in self._closing.values():
-            closing.cancel()
+        self._tasks.close()
         for forward in self._open.values():
             await forward.close()
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from towline.agent.link import Link
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
+from towline.backends.tasks import Tasks
 from towline.config.load import load_config
 from towline.config.paths import Paths
 from towline.config.settings import CleanupSettings
@@ -31,7 +32,7 @@ from towline.core.garbage import (
 from towline.engine.cleaned import note_cleaned
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
-from towline.errors import AgentError, ConfigError, HostError
+from towline.errors import ConfigError, TowlineError
 from towline.model.job import Job
 from towline.model.odd_text import original
 from towline.snapshot.sweep import sweep
@@ -82,7 +83,7 @@ class Housekeeping:
         self.is_idle = is_idle
         self._diary = os.path.join(paths.home, "cleanup.json")
         self._alone = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks("housekeeping", asks_again=False)
 
     # --- when asked --------------------------------------------------------------------------
 
@@ -128,8 +129,11 @@ class Housekeeping:
             swept, _ = await link.ask("sweep", dry=dry_run, without=without, **wish)
             removed.snapshots, removed.blobs = swept["snapshots"], swept["blobs"]
             removed.bytes += swept["bytes"]
-        except (HostError, AgentError) as error:
+        except TowlineError as error:
             removed.error, removed.hint = error.text, error.hint
+        except Exception as error:
+            log.exception("cleaning up %s", driver.name)
+            removed.error = f"the Engine failed over it: {error!r}"
         return removed
 
     async def _sync_results(self, going: list[Folder]) -> None:
@@ -188,7 +192,7 @@ class Housekeeping:
 
     def open(self) -> None:
         """From now on, look every few minutes whether it is time."""
-        self._task = asyncio.get_running_loop().create_task(self._watch(), name="housekeeping")
+        self._tasks.spawn(self._watch(), lambda error: self.open())
 
     async def _watch(self) -> None:
         await asyncio.sleep(_FIRST_LOOK_S)

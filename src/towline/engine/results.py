@@ -7,11 +7,14 @@ is decided in placing.py.
 import asyncio
 import contextlib
 import errno
+import functools
+import logging
 import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 from towline.backends.machines import Machines
+from towline.backends.tasks import Tasks
 from towline.engine.engine import Engine, request_of
 from towline.engine.fetching import Fetched, Fetching
 from towline.engine.followed import Followed
@@ -31,6 +34,8 @@ from towline.errors import HostError, TowlineError, UsageError
 from towline.model.job import WANTED, Job
 from towline.model.odd_text import keepable, original
 
+log = logging.getLogger("towline")
+
 #: How `Job.results` begins when they did not come home; what they are stays on the machine.
 NOT_FETCHED = "not fetched: "
 #: Jobs whose results travel at the same time.
@@ -46,6 +51,7 @@ class Results:
         #: Where results go when the folder they belong to is gone.
         self.spare_folder = spare_folder
         self._places = asyncio.Semaphore(_AT_ONCE)
+        self._tasks = Tasks("results", asks_again=False)
         self._fetching: dict[int, asyncio.Task[None]] = {}
         #: Two do not fetch the same job at the same time.
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -79,8 +85,13 @@ class Results:
 
     def fetch_soon(self, job: Job) -> None:
         if job.results == WANTED and job.id not in self._fetching:
-            task = asyncio.get_running_loop().create_task(self._fetch_patiently(job.id))
-            self._fetching[job.id] = task
+            failed = functools.partial(self._failed, job)
+            self._fetching[job.id] = self._tasks.spawn(self._fetch_patiently(job.id), failed)
+
+    def _failed(self, job: Job, error: Exception) -> None:
+        """Not even that could be told: those who wait for it hear of it in plain words."""
+        told = self.engine.note_results(job, f"{NOT_FETCHED}the Engine failed: tow engine log")
+        self._tasks.spawn(told, lambda worse: None)
 
     async def settled(self, job_id: int) -> None:
         """Until the results of a job are home, or cannot come."""
@@ -91,8 +102,7 @@ class Results:
         return len(self._fetching)
 
     def close(self) -> None:
-        for task in list(self._fetching.values()):
-            task.cancel()
+        self._tasks.close()
         self.settling.close()
         self.shrinking.close()
         self._writers.shutdown(wait=False, cancel_futures=True)
@@ -107,17 +117,20 @@ class Results:
                     await self._note(job, fetched, brought)
                 except HostError:
                     await asyncio.sleep(_AGAIN_S)
-                except TowlineError as error:
-                    await self.engine.note_results(job, f"{NOT_FETCHED}{error.text}")
-                except OSError as error:
-                    why = _cannot_write(self._folder(job), error)
+                except Exception as error:
+                    why = keepable(self._why_not(job, error))
                     await self.engine.note_results(job, f"{NOT_FETCHED}{why}")
-                except (LookupError, TypeError, ValueError) as error:
-                    # A machine that speaks nonsense.
-                    await self.engine.note_results(job, f"{NOT_FETCHED}{error}")
         finally:
             # At once, not when the loop comes to it: the job may end again meanwhile.
             self._fetching.pop(job_id, None)
+
+    def _why_not(self, job: Job, error: Exception) -> str:
+        if isinstance(error, TowlineError):
+            return error.text
+        if isinstance(error, OSError):
+            return _cannot_write(self._folder(job), error)
+        log.error("the results of job %d", job.id, exc_info=error)
+        return f"the Engine failed over them: {error!r}"
 
     async def _note(self, job: Job, fetched: Fetched, brought: Brought) -> None:
         self.followed.forget(job.id)

@@ -7,6 +7,7 @@ name, so it does not matter where over there it serves now.
 
 import asyncio
 import contextlib
+import functools
 import logging
 import zlib
 from collections.abc import AsyncIterator, Iterable
@@ -17,6 +18,7 @@ from msgspec import Struct
 from towline.agent.link import Link
 from towline.backends.base import Backend
 from towline.backends.machines import Machines
+from towline.backends.tasks import Tasks
 from towline.engine.engine import Engine
 from towline.engine.output import Frame, read_more
 from towline.errors import HostError, NotFound, TowlineError
@@ -65,7 +67,8 @@ class Services:
         self.machines = machines
         self._standings: dict[int, dict[str, Standing]] = {}
         self._forwards: dict[tuple[int, str], Forward] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks = Tasks("services", asks_again=False)
+        self._kept: dict[int, asyncio.Task[None]] = {}
         #: The ports that an earlier Engine gave them.
         self._remembered = {(job, name): local for job, name, local in engine.store.services()}
         self._watchers: dict[int, set[asyncio.Event]] = {}
@@ -82,11 +85,11 @@ class Services:
     def noticed(self, jobs: Iterable[Job]) -> None:
         """Take care of those that have services."""
         for job in jobs:
-            if job.spec.services and not job.state.final and job.id not in self._tasks:
+            if job.spec.services and not job.state.final and job.id not in self._kept:
                 names = [service.name for service in job.spec.services]
                 self._standings[job.id] = {name: Standing(job.id, name) for name in names}
-                task = self._tasks[job.id] = asyncio.create_task(self._keep(job.id))
-                task.add_done_callback(_kept)
+                failed = functools.partial(self._failed, job.id)
+                self._kept[job.id] = self._tasks.spawn(self._keep(job.id), failed)
 
     def resume(self, jobs: Iterable[Job]) -> None:
         """After a restart: the same ports as before, so that an open browser tab works again."""
@@ -96,8 +99,7 @@ class Services:
                 self._forget(job_id)
 
     async def close(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
+        self._tasks.close()
         for forward in self._forwards.values():
             await forward.close()
 
@@ -115,9 +117,29 @@ class Services:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._another_state(job)
+        await self._end(job_id)
+
+    def _failed(self, job_id: int, error: Exception) -> None:
+        self._fail(job_id, error)
+        self._tasks.spawn(self._end_with_job(job_id), lambda worse: None)
+
+    def _fail(self, job_id: int, error: Exception) -> None:
+        """Something that nobody expected: it is said where one looks for the services."""
+        text = f"the Engine failed over it: {error!r}"
+        standings = self._standings.get(job_id, {}).values()
+        if any(standing.text != text for standing in standings):
+            log.error("the services of job %d", job_id, exc_info=error)
+        for standing in standings:
+            self._stands(standing, "failed", text)
+
+    async def _end_with_job(self, job_id: int) -> None:
+        await self.engine.job_where(job_id, lambda job: job.state.final)
+        await self._end(job_id)
+
+    async def _end(self, job_id: int) -> None:
         # At once and without waiting: the job may be run again.
         names = list(self._standings.pop(job_id))
-        del self._tasks[job_id]
+        del self._kept[job_id]
         forwards = [self._forwards.pop((job_id, name), None) for name in names]
         self._forget(job_id)
         self._wake(job_id)
@@ -141,10 +163,10 @@ class Services:
     async def _look(self, job: Job) -> float:
         """See how the services of a running job stand; when to look again."""
         standings = self._standings[job.id]
-        for name in standings:
-            if (job.id, name) not in self._forwards:
-                await self._listen(job.id, name)
         try:
+            for name in standings:
+                if (job.id, name) not in self._forwards:
+                    await self._listen(job.id, name)
             header, _ = await self.backend.file_operation(job, 0, "services")
             link = await self.machines.tunnel(job, 0)
             for name, seen in header["services"].items():
@@ -153,6 +175,9 @@ class Services:
         except (TowlineError, TimeoutError):
             # Asking waits by itself for a machine that is away.
             return 1.0
+        except Exception as error:
+            self._fail(job.id, error)
+            return _LATER_S
         if all(standing.state in SETTLED for standing in standings.values()):
             return _LATER_S
         age_s = self.engine.clock() - (job.started or 0.0)
@@ -306,12 +331,6 @@ class Services:
             if at_end or not (blob or follow):
                 break
         yield {"end": view(self.engine.job(job_id))}, b""
-
-
-def _kept(task: "asyncio.Task[None]") -> None:
-    error = None if task.cancelled() else task.exception()
-    if error is not None:
-        log.error("services", exc_info=error)
 
 
 def _log_of(name: str) -> str:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable
 from concurrent.futures import Executor
 
+from towline.backends.tasks import Tasks
 from towline.snapshot.syncing import sync_files
 
 log = logging.getLogger("towline")
@@ -18,6 +19,7 @@ class Settling:
         self._writers = writers
         self._paths: list[str] = []
         self._waiting: list[asyncio.Future[None]] = []
+        self._tasks = Tasks("results on their way to the disk", asks_again=False)
         self._task: asyncio.Task[None] | None = None
         self._calm: asyncio.TimerHandle | None = None
 
@@ -42,12 +44,18 @@ class Settling:
     def close(self) -> None:
         if self._calm is not None:
             self._calm.cancel()
-        if self._task is not None:
-            self._task.cancel()
+        self._tasks.close()
 
     def _start(self) -> None:
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._sync())
+            self._task = self._tasks.spawn(self._sync(), self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        """Nobody is left waiting."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            if not done.done():
+                done.set_exception(error)
 
     async def _sync(self) -> None:
         try:
@@ -61,11 +69,12 @@ class Settling:
         finally:
             self._task = None
 
-    async def _sync_now(self, paths: list[str]) -> OSError | None:
+    async def _sync_now(self, paths: list[str]) -> Exception | None:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._writers, sync_files, paths)
-        except OSError as error:
-            log.warning("results could not be synced: %s", error)
+        except Exception as error:
+            expected = isinstance(error, OSError)
+            log.warning("results could not be synced: %s", error, exc_info=not expected)
             return error
         return None

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from towline.backends.machines import Machines
+from towline.backends.tasks import Tasks
 from towline.engine.engine import Engine
 from towline.errors import AgentError, HostError
 from towline.model.job import Job, key_of
@@ -23,6 +24,7 @@ class Shrinking:
         #: Machine -> the folders that are to shrink there.
         self._keys: dict[str, list[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._tasks = Tasks("job folders that shrink", asks_again=False)
         self._task: asyncio.Task[None] | None = None
 
     def soon(self, job: Job) -> None:
@@ -40,21 +42,21 @@ class Shrinking:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
+        self._tasks.close()
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._shrink())
+            # What it does not come to is left to housekeeping.
+            self._task = self._tasks.spawn(self._shrink(), lambda error: None)
 
     async def _shrink(self) -> None:
         """Machines that are away are left to housekeeping."""
-        try:
-            while self._keys:
-                name, keys = self._keys.popitem()
-                driver = self.machines.drivers.get(name)
+        while self._keys:
+            name, keys = self._keys.popitem()
+            driver = self.machines.drivers.get(name)
+            try:
                 for at in range(0, len(keys), _MANY):
                     if driver is not None and driver.link is not None:
                         await driver.link.ask("shrink", keys=keys[at : at + _MANY])
-        except (HostError, AgentError) as error:
-            log.info("job folders stay as they are for now: %s", error.text)
+            except (HostError, AgentError) as error:
+                log.info("job folders stay as they are for now: %s", error.text)
