@@ -7,7 +7,7 @@ them any more and nobody used them for a while. The jobs themselves stay remembe
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -32,7 +32,7 @@ from towline.core.garbage import (
 from towline.engine.cleaned import note_cleaned
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
-from towline.errors import ConfigError, TowlineError
+from towline.errors import AgentError, ConfigError, TowlineError
 from towline.model.job import Job
 from towline.model.odd_text import original
 from towline.snapshot.sweep import sweep
@@ -46,6 +46,8 @@ _REACH_S = 20.0
 #: Whatever the settings say, contents used within this time stay: a job may be on its way.
 _IN_FLIGHT_S = 3600.0
 _MANY = 500
+#: Job folders of one machine that are looked at in one go.
+_MOST_FOLDERS = 200_000
 _FIRST_LOOK_S, _LOOK_EVERY_S = 60.0, 600.0
 #: What this machine's own copies of snapshots are called in the diary.
 _HERE = ""
@@ -113,7 +115,11 @@ class Housekeeping:
         removed = Removed(driver.name, [])
         try:
             link = await driver.reach(_REACH_S, patient=False)
-            going, shrinking, total = await self._folders(link, rules)
+            folders, going, shrinking = await self._folders(driver.name, link, rules)
+            if len(folders) > _MOST_FOLDERS:
+                removed.error = (
+                    f"{driver.name}: only its first {len(folders)} job folders were seen"
+                )
             if not dry_run:
                 await self._sync_results(going)
                 going = await _forget(link, going)
@@ -124,7 +130,7 @@ class Housekeeping:
                 removed.bytes += await _shrink(link, shrinking)
             unused_s = max(rules.after_s, _IN_FLIGHT_S)
             without = [folder.key for folder in going] if dry_run else []
-            keep = max(0.0, rules.keep_bytes - (total - removed.bytes))
+            keep = max(0.0, rules.keep_bytes - (_bytes(folders) - removed.bytes))
             wish: dict[str, Any] = {"unused_s": unused_s, "full_s": _IN_FLIGHT_S, "keep": keep}
             swept, _ = await link.ask("sweep", dry=dry_run, without=without, **wish)
             removed.snapshots, removed.blobs = swept["snapshots"], swept["blobs"]
@@ -133,7 +139,7 @@ class Housekeeping:
             removed.error, removed.hint = error.text, error.hint
         except Exception as error:
             log.exception("cleaning up %s", driver.name)
-            removed.error = f"the Engine failed over it: {error!r}"
+            removed.error = f"{driver.name}: the Engine failed over it: {error!r}"
         return removed
 
     async def _sync_results(self, going: list[Folder]) -> None:
@@ -149,21 +155,20 @@ class Housekeeping:
         numbers = {job_of(folder.key, self.engine.store.engine_id) for folder in going}
         removed.jobs = sorted(number for number in numbers if number is not None)
         removed.folders = len(going)
-        removed.bytes = sum(folder.bytes for folder in going)
+        removed.bytes = _bytes(going)
 
-    async def _folders(self, link: Link, rules: Rules) -> tuple[list[Folder], list[Folder], int]:
-        """The job folders on a machine that may go or shrink, and the bytes of all of them."""
+    async def _folders(
+        self, name: str, link: Link, rules: Rules
+    ) -> tuple[list[Folder], list[Folder], list[Folder]]:
+        """The job folders on a machine, those that may go, and those that may shrink."""
         engine_id = self.engine.store.engine_id
         folders: list[Folder] = []
         jobs: dict[int, Job] = {}
-        after, more = "", True
-        while more:
-            answer, _ = await link.ask("sizes", prefix=f"{engine_id}-", after=after)
-            some = [Folder(*entry) for entry in answer["folders"]]
+        async for some in _pages(name, link, f"{engine_id}-"):
             folders += some
             jobs |= self._jobs({job_of(folder.key, engine_id) for folder in some} - jobs.keys())
-            more = answer["more"]
-            after = some[-1].key if some else ""
+            if len(folders) > _MOST_FOLDERS:
+                break
         # While it was measured, a job may have been tried again.
         jobs |= {n: job for n, job in self.engine.core.jobs.items() if n in jobs}
         earlier = self.engine.store.earlier_tokens(jobs)
@@ -171,8 +176,7 @@ class Housekeeping:
         going = folders_to_remove(folders, jobs, engine_id, now, rules, earlier)
         gone = {folder.key for folder in going}
         stay = [folder for folder in folders if folder.key not in gone]
-        shrinking = folders_to_shrink(stay, jobs, engine_id, earlier)
-        return going, shrinking, sum(folder.bytes for folder in folders)
+        return folders, going, folders_to_shrink(stay, jobs, engine_id, earlier)
 
     def _jobs(self, numbers: set[int | None]) -> dict[int, Job]:
         known = self.engine.core.jobs
@@ -244,6 +248,23 @@ class Housekeeping:
 
 def _rules(settings: CleanupSettings) -> Rules:
     return Rules(settings.after_days * DAY_S, settings.keep_mb * 1024 * 1024)
+
+
+def _bytes(folders: list[Folder]) -> int:
+    return sum(folder.bytes for folder in folders)
+
+
+async def _pages(name: str, link: Link, prefix: str) -> AsyncIterator[list[Folder]]:
+    """The job folders of ours on a machine, by key, some at a time."""
+    after, more = "", True
+    while more:
+        answer, _ = await link.ask("sizes", prefix=prefix, after=after)
+        some = [Folder(*entry) for entry in answer["folders"]]
+        more = answer["more"]
+        if more and not (some and some[-1].key > after):
+            raise AgentError(f"{name}: its agent lists the same job folders over and over")
+        after = some[-1].key if some else after
+        yield some
 
 
 async def _shrink(link: Link, folders: list[Folder]) -> int:

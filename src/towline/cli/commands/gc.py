@@ -55,7 +55,7 @@ def main(args: list[str]) -> int:
 
 
 def _show(done: dict[str, Any]) -> None:
-    rows = [_row(machine) for machine in done["machines"] if not machine["error"]]
+    rows = [_row(one) for one in done["machines"] if one["folders"] or not one["error"]]
     if rows:
         show_table(["MACHINE", "JOB FOLDERS", "SNAPSHOTS", "SIZE"], rows)
     here = done["here"]
