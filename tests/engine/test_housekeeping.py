@@ -1,7 +1,6 @@
 """What is removed where and when: a real store, a real blob store, machines in memory."""
 
 import io
-import itertools
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -21,7 +20,7 @@ from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
 from towline.engine.housekeeping import Housekeeping
 from towline.engine.results import Results
-from towline.errors import AgentError, ConfigError, HostError, Unreachable
+from towline.errors import AgentError, ConfigError, HostError
 from towline.model.job import WANTED, Attempt, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.snapshot.blobs import BlobStore
@@ -202,69 +201,6 @@ def test_contents_are_not_relied_on_once_they_may_be_swept_away(play: Play) -> N
         await house.housekeeping.clean(dry_run=False)
         assert house.machine.asked == ["sizes", "forget_staged", "sweep"]
         assert house.machine.sweeps[0]["unused_s"] == 14 * DAY_S
-
-    play(scenario)
-
-
-def test_a_machine_that_does_not_answer_is_told_and_holds_up_nobody(play: Play) -> None:
-    async def scenario(house: House) -> None:
-        old = house.add_job(20)
-        silent = FakeMachine("gpu2")
-        silent.error = Unreachable("gpu2: does not answer", hint="is it on?")
-        house.machines.drivers["gpu2"] = silent
-        done = await house.housekeeping.clean(dry_run=False)
-        first, second = done["machines"]
-        assert (first["jobs"], first["error"]) == ([old], "")
-        assert (second["error"], second["hint"]) == ("gpu2: does not answer", "is it on?")
-
-    play(scenario)
-
-
-def test_whatever_fails_over_one_machine_is_told_and_holds_up_no_other(play: Play) -> None:
-    async def scenario(house: House) -> None:
-        old = house.add_job(20)
-        odd = FakeMachine("gpu0")
-        odd._sweep = lambda **fields: {}  # type: ignore[method-assign]
-        house.machines.drivers = {"gpu0": odd, **house.machines.drivers}
-        first, second = (await house.housekeeping.clean(dry_run=False))["machines"]
-        assert first["error"] == "gpu0: the Engine failed over it: KeyError('snapshots')"
-        assert (second["jobs"], second["error"]) == ([old], "")
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("listed", [[], [["{key}", 5, True]]])
-def test_a_machine_that_always_has_more_to_list_is_told_and_holds_up_nobody(
-    play: Play, listed: list[list[Any]]
-) -> None:
-    async def scenario(house: House) -> None:
-        key = f"{house.store.engine_id}-1-1-0"
-        folders = [[key, *entry[1:]] for entry in listed]
-        old = house.add_job(20)
-        odd = FakeMachine("gpu0")
-        odd._sizes = lambda **fields: {"folders": folders, "more": True}  # type: ignore[method-assign]
-        house.machines.drivers = {"gpu0": odd, **house.machines.drivers}
-        first, second = (await house.housekeeping.clean(dry_run=False))["machines"]
-        assert first["error"] == "gpu0: its agent lists the same job folders over and over"
-        assert (second["jobs"], second["error"]) == ([old], "")
-
-    play(scenario)
-
-
-def test_of_a_machine_that_lists_without_end_so_many_are_seen(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("towline.engine.housekeeping._MOST_FOLDERS", 100)
-
-    async def scenario(house: House) -> None:
-        numbers = itertools.count()
-
-        def more(prefix: str, after: str) -> dict[str, Any]:
-            return {"folders": [[f"{prefix}1-{next(numbers):09}", 5, True]], "more": True}
-
-        house.machine._sizes = more  # type: ignore[method-assign]
-        [seen] = (await house.housekeeping.clean(dry_run=True))["machines"]
-        assert seen["error"] == "gpu1: only its first 101 job folders were seen"
 
     play(scenario)
 
