@@ -28,7 +28,8 @@ def test_login_asks_once_and_then_jobs_run_without_a_terminal(guarded: Tow) -> N
         assert person.leaves() == 0
         assert disk.PASSWORD not in person.shown
     for word in ("first", "second"):
-        assert guarded("run", "-c", "lab", "echo", word).stdout == f"{word}\n"
+        done = guarded("run", "-c", "lab", "echo", word)
+        assert done.stdout == f"{word}\n", done.stderr
     assert "needs no login" in guarded("login", "lab").stdout
 
 

@@ -112,16 +112,24 @@ def test_person_at_a_terminal_is_asked_once(tow: Tow) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["batch", "--json", "commands.txt"], ["machines"], ["run", "--dry-run", "true"]]
+    ("words", "then"),
+    [
+        (["batch", "--json", "commands.txt"], "there"),
+        # This machine has a name already, under which it is shown once.
+        (["machines"], "other"),
+        (["run", "--dry-run", "true"], "there"),
+    ],
 )
-def test_whatever_uses_the_file_first_asks_and_then_goes_on(tow: Tow, words: list[str]) -> None:
+def test_whatever_uses_the_file_first_asks_and_then_goes_on(
+    tow: Tow, words: list[str], then: str
+) -> None:
     write(tow, ELSEWHERE)
     (tow.folder / "commands.txt").write_text("true\n")
     with Terminal(tow, *words) as terminal:
         terminal.sees("[y/N]")
         terminal.types("yes\n")
         assert terminal.leaves() == 0
-        assert "there" in terminal.seen.partition("[y/N]")[2]
+        assert then in terminal.seen.partition("[y/N]")[2]
 
 
 def test_person_who_does_not_trust_it_has_run_nothing(tow: Tow) -> None:

@@ -73,7 +73,7 @@ class Machine:
     """A host; what it answers is up to `asked`."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = self.place = name
         self.hello: Any = HELLO
         self.pipe: Pipe | None = None
 

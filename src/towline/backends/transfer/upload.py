@@ -79,13 +79,13 @@ class Upload:
     async def _acknowledge(self, flow: "Flow[_Item]") -> None:
         try:
             item, answer = await flow.take()
+            if isinstance(answer, AgentError) and not await self._was_there(item, answer):
+                raise answer
         except HostError as error:
             self._patience.lose(error)
             self._disconnect()
             return
         self._patience.renew()
-        if isinstance(answer, AgentError) and not await self._was_there(item, answer):
-            raise answer
         self._unacknowledged.popleft()
 
     async def _was_there(self, item: _Item, refusal: AgentError) -> bool:
