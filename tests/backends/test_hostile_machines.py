@@ -240,3 +240,21 @@ def test_contents_that_are_gone_here_end_the_job_that_needs_them_and_no_other(
         assert "no longer on this machine" in scene.endings()[3].text
 
     play(scenario)
+
+
+@pytest.mark.parametrize("spoil", [spoil for _, spoil in NONSENSE])
+def test_what_is_wrong_with_a_machine_begins_with_the_name_that_people_know(
+    play: Play, spoil: Callable[[HostileHost], None]
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.host.name = "slurm:me@cedar"
+        spoil(scene.host)
+        wanted = Wanted(KEYS[0], 1, 1, 0, order=None, sent=True, started=True)
+        scene.driver.want(wanted)
+        scene.driver.channel.open()
+        await scene.until(scene.is_given_up)
+        assert scene.driver.error is not None
+        assert scene.driver.error.text.startswith("me@cedar: ")
+        assert "slurm:" not in str(scene.driver.error)
+
+    play(scenario)

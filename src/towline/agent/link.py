@@ -19,6 +19,7 @@ from towline.agent.messages import (
 from towline.agent.package import BOOT, agent_package
 from towline.errors import AgentError, HostError, Nonsense, TowlineError, Unreachable, Unusable
 from towline.hosts.base import Host
+from towline.model.names import shown_cluster
 
 log = logging.getLogger("towline")
 
@@ -58,7 +59,7 @@ class Link(asyncio.SubprocessProtocol):
         self._may_write = asyncio.Event()
         self._may_write.set()
         self.closed = False
-        self._why_closed: HostError = Unreachable(f"{host.name}: the connection is closed")
+        self._why_closed: HostError = Unreachable(f"{self.name}: the connection is closed")
         #: It was closed for what the agent said, which no agent says.
         self.spoke_nonsense = False
 
@@ -89,11 +90,16 @@ class Link(asyncio.SubprocessProtocol):
                 await link._ready
         except TimeoutError:
             link.close()
-            raise Unreachable(f"{host.name}: no answer within {timeout_s:.0f} s") from None
+            raise Unreachable(f"{link.name}: no answer within {timeout_s:.0f} s") from None
         except BaseException:
             link.close()
             raise
         return link
+
+    @property
+    def name(self) -> str:
+        """What people call the machine."""
+        return shown_cluster(self.host.name)
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -144,7 +150,7 @@ class Link(asyncio.SubprocessProtocol):
                 with contextlib.suppress(ProcessLookupError):
                     self._process.terminate()
             self._process.close()
-        self._lost(Unreachable(f"{self.host.name}: the connection was closed"))
+        self._lost(Unreachable(f"{self.name}: the connection was closed"))
 
     # --- what asyncio tells us ---------------------------------------------------------------
 
@@ -194,7 +200,7 @@ class Link(asyncio.SubprocessProtocol):
             if line.startswith(_MARK):
                 self._booted(line[len(_MARK) :].decode(errors="replace"), rest)
         if len(self._noise) > _MOST_NOISE:
-            self._fail(Unusable(f"{self.host.name}: its login prints without end"))
+            self._fail(Unusable(f"{self.name}: its login prints without end"))
 
     def _booted(self, word: str, rest: bytes) -> None:
         if word == "need":
@@ -207,13 +213,11 @@ class Link(asyncio.SubprocessProtocol):
         elif word.startswith("old-python"):
             version = word.split()[-1]
             self._fail(
-                Unusable(
-                    f"{self.host.name}: its python is {version}", hint="3.6 or newer is needed"
-                )
+                Unusable(f"{self.name}: its python is {version}", hint="3.6 or newer is needed")
             )
         else:
             problem = word.removeprefix("error ")
-            text = f"{self.host.name}: cannot put the agent into {self._root}: {problem}"
+            text = f"{self.name}: cannot put the agent into {self._root}: {problem}"
             hint = (
                 "free some space there, or choose another place with `folder` in the configuration"
             )
@@ -252,26 +256,26 @@ class Link(asyncio.SubprocessProtocol):
             return
         try:
             if header.get("error"):
-                raise read_error(header["error"], self.host.name)
+                raise read_error(header["error"], self.name)
             check_answer(op, header)
         except Nonsense as error:
-            answer.set_exception(Nonsense(f"{self.host.name}: {error.text}"))
+            answer.set_exception(Nonsense(f"{self.name}: {error.text}"))
         except AgentError as error:
             answer.set_exception(error)
         except Exception as error:
             # Whoever waits for it must hear that no answer will come.
             log.exception("the answer to `%s`", op)
-            answer.set_exception(Nonsense(f"{self.host.name}: {error!r}"))
+            answer.set_exception(Nonsense(f"{self.name}: {error!r}"))
         else:
             answer.set_result((header, blob))
 
     def fail_for_nonsense(self, error: Exception) -> None:
         """Give the connection up for what came over it, in words."""
         known = isinstance(error, TowlineError | ValueError | RecursionError)
-        text = readable(f"{self.host.name}: its agent does not speak as expected: {error}")
+        text = readable(f"{self.name}: its agent does not speak as expected: {error}")
         log.warning("%s", text, exc_info=None if known else error)
         self.spoke_nonsense = True
-        self._fail(Unusable(text, hint=f"`tow doctor` looks at {self.host.name}"))
+        self._fail(Unusable(text, hint=f"`tow doctor` looks at {self.name}"))
 
     def _fail(self, error: HostError) -> None:
         self._lost(error)

@@ -11,6 +11,7 @@ from towline.agent.link import Link
 from towline.errors import AgentError, HostError, Unreachable, Unusable
 from towline.hosts.base import Host
 from towline.hosts.ssh import needs_person
+from towline.model.names import shown_cluster
 
 log = logging.getLogger("towline")
 
@@ -59,6 +60,11 @@ class Channel:
         self._task: asyncio.Task[None] | None = None
 
     @property
+    def name(self) -> str:
+        """What people call the machine."""
+        return shown_cluster(self.host.name)
+
+    @property
     def state(self) -> str:
         if self.link is not None:
             return "online"
@@ -102,7 +108,7 @@ class Channel:
                     if self.error is not None and not (patient and self.error.transient):
                         raise self.error
         except TimeoutError:
-            raise self.error or Unreachable(f"{self.host.name}: does not answer") from None
+            raise self.error or Unreachable(f"{self.name}: does not answer") from None
         return self.link
 
     async def _run(self) -> None:
@@ -130,7 +136,7 @@ class Channel:
             self._lost(self._explained(error))
             return False
         await self._watch(link)
-        self._lost(self.error or Unreachable(f"{self.host.name}: the connection broke"))
+        self._lost(self.error or Unreachable(f"{self.name}: the connection broke"))
         return not link.spoke_nonsense
 
     def _explained(self, error: Exception) -> HostError:
@@ -139,7 +145,7 @@ class Channel:
         if isinstance(error, AgentError):
             return Unreachable(str(error))
         log.error("machine %s does not greet as expected", self.host.name, exc_info=error)
-        return Unusable(f"{self.host.name}: its agent does not greet as expected: {error}")
+        return Unusable(f"{self.name}: its agent does not greet as expected: {error}")
 
     async def _dial(self) -> Link:
         self._broken.clear()
@@ -151,7 +157,7 @@ class Channel:
                 await self._greet(link)
         except TimeoutError:
             link.close()
-            raise Unreachable(f"{self.host.name}: its agent does not answer") from None
+            raise Unreachable(f"{self.name}: its agent does not answer") from None
         except BaseException:
             link.close()
             raise

@@ -225,7 +225,7 @@ class Driver:
             some = {w.key: w for w in wanted[at : at + MANY]}
             answer, _ = await link.ask("observe", keys=list(some))
             if unheard := some.keys() - answer["states"].keys():
-                raise Nonsense(f"{self.name}: says nothing of {min(unheard)}")
+                raise Nonsense(f"{self.channel.name}: says nothing of {min(unheard)}")
             for key, one in some.items():
                 self._found(link, one, answer["states"][key])
 

@@ -34,6 +34,7 @@ from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
 from towline.errors import AgentError, ConfigError, TowlineError
 from towline.model.job import Job
+from towline.model.names import shown_cluster
 from towline.model.odd_text import original
 from towline.snapshot.sweep import sweep
 from towline.snapshot.syncing import sync_file_systems
@@ -112,14 +113,12 @@ class Housekeeping:
         }
 
     async def _clean_machine(self, driver: Driver, rules: Rules, dry_run: bool) -> Removed:
-        removed = Removed(driver.name, [])
+        removed, called = Removed(driver.name, []), shown_cluster(driver.name)
         try:
             link = await driver.reach(_REACH_S, patient=False)
-            folders, going, shrinking = await self._folders(driver.name, link, rules)
+            folders, going, shrinking = await self._folders(called, link, rules)
             if len(folders) > _MOST_FOLDERS:
-                removed.error = (
-                    f"{driver.name}: only its first {len(folders)} job folders were seen"
-                )
+                removed.error = f"{called}: only its first {len(folders)} job folders were seen"
             if not dry_run:
                 await self._sync_results(going)
                 going = await _forget(link, going)
@@ -139,7 +138,7 @@ class Housekeeping:
             removed.error, removed.hint = error.text, error.hint
         except Exception as error:
             log.exception("cleaning up %s", driver.name)
-            removed.error = f"{driver.name}: the Engine failed over it: {error!r}"
+            removed.error = f"{called}: the Engine failed over it: {error!r}"
         return removed
 
     async def _sync_results(self, going: list[Folder]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from towline.agent.link import Link
 from towline.backends.driver import Driver
+from towline.model.names import shown_cluster
 from towline.probes.slurm import (
     Listed,
     Site,
@@ -121,7 +122,7 @@ class Commands:
         """As sbatch tells it, e.g. `slurm 22.05.8`."""
         answer = await self.call(link, ["sbatch", "--version"])
         if answer["code"]:
-            there = f"there is no sbatch on {self.driver.name}"
+            there = f"there is no sbatch on {shown_cluster(self.driver.name)}"
             raise SlurmSilent(there if answer["code"] == _NOT_FOUND else complaint(answer["err"]))
         return str(answer["out"]).strip()
 

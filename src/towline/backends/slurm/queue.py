@@ -25,6 +25,7 @@ from towline.backends.tasks import Tasks
 from towline.errors import AgentError, HostError
 from towline.model.events import AttemptEntered, AttemptWaits, ProcessEnded, ProcessStarted
 from towline.model.job import ABSENT, Ending
+from towline.model.names import shown_cluster
 from towline.probes.slurm import joined, read_ticket
 
 #: Runners tell times of the nodes, whose clocks are taken to agree with ours.
@@ -137,7 +138,7 @@ class Queue:
 
     def _silence(self) -> str:
         error = self.driver.error
-        return error.text if error else f"connecting to {self.driver.name}"
+        return error.text if error else f"connecting to {shown_cluster(self.driver.name)}"
 
     async def cancel(self, some: list[Handed]) -> None:
         """Have them stopped; none is taken for ours that only has the number of one of them."""

@@ -7,6 +7,7 @@ from towline.cli.options import Parser
 from towline.cli.table import show_table
 from towline.cli.terminal import say, say_json, tell
 from towline.cli.wording import count, size
+from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _show(done: dict[str, Any]) -> None:
 def _row(machine: dict[str, Any]) -> list[str]:
     folders = machine["folders"]
     return [
-        machine["machine"],
+        shown_cluster(machine["machine"]),
         f"{folders} of {count(len(machine['jobs']), 'job')}" if folders else "0",
         str(machine["snapshots"]),
         size(machine["bytes"]),
