@@ -15,6 +15,7 @@ TowlineError
 ├── AgentError            the agent over there refused one operation
 │   └── Nonsense          it said something that no agent says
 └── EngineError           the Engine itself cannot go on (store too new, socket taken)
+    ├── Damaged           what it remembers of one job cannot be read
     └── CannotWrite       its store cannot be written now: no room, locked, read-only
 
 `text` says what was wrong and where, `hint` what to do next. Both are for people.
@@ -121,6 +122,11 @@ class Nonsense(AgentError):
 
 class EngineError(TowlineError):
     code = "engine"
+
+
+class Damaged(EngineError):
+    code = "damaged"
+    status = 410
 
 
 class CannotWrite(EngineError):

@@ -12,7 +12,7 @@ from engine.bench import MACHINE, EngineBench, play_on
 from engine.test_engine import a_spec
 from towline.engine import engine as engine_module
 from towline.engine import writing
-from towline.errors import CannotWrite, EngineError, NotFound
+from towline.errors import CannotWrite, Damaged, NotFound
 from towline.model.events import MachineSeen, ProcessEnded, ProcessStarted
 from towline.model.job import Ending, Job, State
 from towline.store.store import Store
@@ -209,8 +209,9 @@ def test_one_row_that_cannot_be_read_hides_no_other_and_keeps_no_engine_from_sta
         store = bench.engine.store
         assert [job.id for job in store.active()] == [good]
         assert list(store.unreadable) == [bad]
-        with pytest.raises(EngineError, match=f"the record of job {bad} cannot be read"):
+        with pytest.raises(Damaged, match=f"the record of job {bad} cannot be read") as told:
             bench.engine.job(bad)
+        assert told.value.status == 410
         with pytest.raises(NotFound):
             bench.engine.job(99)
         bench.backend.end(good, 1, 0, Ending(code=0, ended=1.0))

@@ -21,7 +21,7 @@ from towline.backends.base import Backend
 from towline.core.decide import Core
 from towline.core.step import Step
 from towline.engine.writing import AGAIN_S, Writer
-from towline.errors import CannotWrite, EngineError, NotFound
+from towline.errors import CannotWrite, Damaged, NotFound
 from towline.model.events import (
     Conclude,
     Fact,
@@ -347,7 +347,7 @@ class Engine:
     def job(self, job_id: int) -> Job:
         job = self.core.jobs.get(job_id) or self.store.job(job_id)
         if job is None and job_id in self.store.unreadable:
-            raise EngineError(
+            raise Damaged(
                 f"the record of job {job_id} cannot be read: {self.store.unreadable[job_id]}",
                 hint="`tow engine log` shows more; the other jobs are not affected",
             )
