@@ -97,7 +97,7 @@ def watch(lab: Lab, batch: dict[str, Any]) -> dict[int, float]:
     ends: dict[int, float] = {}
     while count not in ends:
         time.sleep(0.2)
-        view = lab.engine.call("GET", f"/v1/batches/{batch['name']}?limit=0")["batch"]
+        view = lab.engine.call("GET", f"/v1/batches/{batch['name']}?limit=1")["batch"]
         if wrong := sum(view["counts"][state] for state in ("failed", "lost", "stopped")):
             raise RuntimeError(f"{wrong} jobs did not succeed")
         done = view["counts"]["done"]

@@ -12,6 +12,7 @@ from engine.bench import play_on
 from towline.backends.machines import Machines
 from towline.engine.engine import Engine
 from towline.engine.followed import OVERLAP, WORTH_KEEPING
+from towline.engine.placing import Part
 from towline.engine.results import Results
 from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
@@ -113,6 +114,24 @@ def test_a_copy_that_is_not_what_is_over_there_does_not_count(play: Play) -> Non
     async def scenario(home: Home) -> None:
         await home.follow(TEXT[:1_000_000] + b"something else" * 100_000)
         assert await home.fetch() == TEXT
+
+    play(scenario)
+
+
+def test_an_engine_that_starts_tidies_before_it_fetches_and_not_while_it_does(play: Play) -> None:
+    async def scenario(home: Home) -> None:
+        folder = home.folder / "job_results/1"
+        folder.mkdir(parents=True)
+        left_over = Part(str(folder))
+        home.results.tidy()
+        assert not Path(left_over.path).exists()
+        # As of a job that ends before all is taken up: its results are being written already.
+        under_way = Part(str(folder))
+        home.results.resume()
+        assert Path(under_way.path).exists()
+        await home.results.settled(1)
+        for part in (left_over, under_way):
+            part.discard()
 
     play(scenario)
 

@@ -79,6 +79,7 @@ class Desk:
         self.clusters.rejoin(clusters)
         for slot in (slot for attempt in attempts for slot in attempt.placement):
             self.clusters.find_machine(slot)
+        self.results.tidy()
         await self.engine.recover()
         self.batches.recover()
         self.results.resume()

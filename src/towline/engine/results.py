@@ -62,15 +62,17 @@ class Results:
         engine.on_end = self._ended
         engine.bring_home = self.put_said
 
-    def resume(self) -> None:
-        """What an earlier Engine did not finish."""
-        for job_id in self.engine.store.results_wanted():
-            job = self.engine.store.job(job_id)
-            if job is None:
-                continue
+    def tidy(self) -> None:
+        """Remove what an earlier Engine was just writing; only before anything is fetched."""
+        wanted = map(self.engine.store.job, self.engine.store.results_wanted())
+        for job in (*filter(None, wanted), *self.engine.store.unfinished()):
             # Tidying must not keep the Engine from starting.
             with contextlib.suppress(OSError):
                 remove_parts(self._folder(job))
+
+    def resume(self) -> None:
+        """Fetch what an earlier Engine did not finish."""
+        for job in filter(None, map(self.engine.store.job, self.engine.store.results_wanted())):
             self.fetch_soon(job)
 
     def _ended(self, job: Job) -> None:
