@@ -57,6 +57,8 @@ class Channel:
         self._broken = asyncio.Event()
         self._redial = asyncio.Event()
         self._tried = asyncio.Event()
+        #: How many dials were begun, and which of them failed last.
+        self._dials = self._failed = 0
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -98,6 +100,8 @@ class Channel:
     async def reach(self, timeout_s: float = 40.0, patient: bool = True) -> Link:
         """The open channel, waiting for it if need be; not `patient`: for one try."""
         self.open()
+        # Since it failed last, somebody may have logged in: a dial that is under way does not know.
+        before = self._dials if self.error is not None else -1
         if self.error is not None:
             self.redial()
         try:
@@ -105,7 +109,9 @@ class Channel:
                 while self.link is None or not self._greeted:
                     self._tried.clear()
                     await self._tried.wait()
-                    if self.error is not None and not (patient and self.error.transient):
+                    if self.error is None or self._failed == before:
+                        continue
+                    if not (patient and self.error.transient):
                         raise self.error
         except TimeoutError:
             raise self.error or Unreachable(f"{self.name}: does not answer") from None
@@ -130,6 +136,7 @@ class Channel:
 
     async def _once(self) -> bool:
         """Dial, and watch the channel until it breaks; whether it may be dialled again at once."""
+        self._dials += 1
         try:
             link = await self._dial()
         except Exception as error:
@@ -190,6 +197,7 @@ class Channel:
         if self.link is not None or self.error is None:
             self.since = time.time()
         self.link, self.error, self._greeted = None, error, False
+        self._failed = self._dials
         self._down(error)
         self._tried.set()
 
