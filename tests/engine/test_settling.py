@@ -1,6 +1,7 @@
 """Results are on disk before they are called home; one sync serves many jobs."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -142,6 +143,8 @@ def test_results_that_fail_in_a_way_nobody_expected_say_so_and_nobody_waits(
     def fail(*args: object) -> None:
         raise RuntimeError("f\udcff")
 
+    # What is logged of it cannot be told to whoever runs the tests side by side.
+    monkeypatch.setattr(logging.getLogger("towline"), "propagate", False)
     if where == "read_all":
         monkeypatch.setattr(OneFileThere, where, fail)
     else:
