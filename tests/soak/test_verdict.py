@@ -14,7 +14,7 @@ from testbed.hosts import Hosts
 from towline.cli.engine import Engine
 
 WORK = Work("soak1", "lab", "ran.txt", printed=3, made=2, pause=0.0, code=7)
-ENDED = {"id": 1, "state": "failed", "exit_code": 7, "reason": "", "ended": 100.0}
+ENDED = {"id": 1, "state": "failed", "exit_code": 7, "reason": "", "ended": 100.0, "results": ""}
 LOST = {"id": 1, "state": "lost", "exit_code": None, "reason": "gone", "ended": 100.0}
 
 

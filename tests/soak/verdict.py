@@ -45,7 +45,9 @@ def judge(
             wrong += _about_lost(job, work, view, times[work.name], killer)
         else:
             wrong += _about_ended(job, work, view, times[work.name])
-            wrong += _about_files(job, work, folder)
+            missing = _about_files(job, work, folder)
+            # What the Engine says of them is the first thing to look at.
+            wrong += [f"{text} (results: {view['results']!r})" for text in missing]
             told = output(engine, job)
             if told != {"out": work.out, "err": work.err}:
                 wrong.append(f"job {job}: its log differs: {_brief(told)}")
