@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # Hundreds of programs are started from these sources: each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Where it is set, pytest prints differences of any length, and which tests failed is lost in them.
+unexport CI BUILD_NUMBER
 
 .PHONY: demo test quick lint bench soak clean parts
 

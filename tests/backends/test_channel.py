@@ -82,3 +82,25 @@ def test_who_asks_while_nobody_dials_is_told_of_the_next_dial(
         await channel.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_link_that_has_just_broken_is_given_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        way = Way()
+        monkeypatch.setattr(Link, "open", way.open)
+        channel = a_channel()
+        asked = asyncio.create_task(channel.reach())
+        first = SimpleNamespace(closed=False, close=lambda: None, spoke_nonsense=False)
+        (await way.dials.get()).set_result(first)
+        assert await asked is cast("Link", first)
+        first.closed = True
+        channel._closed(HostError("gpu1: closed by remote host"))
+        # Nothing else has had its turn since.
+        asked = asyncio.create_task(channel.reach())
+        second = SimpleNamespace(closed=False, close=lambda: None, spoke_nonsense=False)
+        (await way.dials.get()).set_result(second)
+        assert await asked is cast("Link", second)
+        second.closed = True
+        await channel.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

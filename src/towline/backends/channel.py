@@ -106,7 +106,8 @@ class Channel:
             self.redial()
         try:
             async with asyncio.timeout(timeout_s):
-                while self.link is None or not self._greeted:
+                # A link that broke this moment is still here until it is dialled again.
+                while self.link is None or self.link.closed or not self._greeted:
                     self._tried.clear()
                     await self._tried.wait()
                     if self.error is None or self._failed == before:
