@@ -95,11 +95,15 @@ def test_a_link_that_has_just_broken_is_given_to_nobody(monkeypatch: pytest.Monk
         assert await asked is cast("Link", first)
         first.closed = True
         channel._closed(HostError("gpu1: closed by remote host"))
-        # Nothing else has had its turn since.
-        asked = asyncio.create_task(channel.reach())
         second = SimpleNamespace(closed=False, close=lambda: None, spoke_nonsense=False)
-        (await way.dials.get()).set_result(second)
-        assert await asked is cast("Link", second)
+
+        async def answer() -> None:
+            (await way.dials.get()).set_result(second)
+
+        answered = asyncio.create_task(answer())
+        # Asked before anything else has had its turn.
+        assert await channel.reach() is cast("Link", second)
+        await answered
         second.closed = True
         await channel.close()
 
