@@ -33,6 +33,9 @@ IMPURE = {
 }
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 50
+MOST_FILES = 20
+#: Folders of files that are all alike, each named for the word that is typed.
+LISTS = {"cli/commands"}
 VAGUE_NAMES = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc.py"}
 
 
@@ -201,3 +204,15 @@ def test_files_are_named_for_what_is_in_them() -> None:
         if path.name in VAGUE_NAMES
     ]
     assert not vague, "\n".join(["names that say nothing:", *vague])
+
+
+def test_no_folder_of_the_command_line_has_more_files_than_a_reader_can_look_over() -> None:
+    """A flat folder of forty files has rooms in it that nobody drew."""
+    folders = sorted({path.parent for path in python_files(PACKAGE / "cli")})
+    crowded = [
+        f"{named(folder)}: {count} files"
+        for folder in folders
+        if str(folder.relative_to(PACKAGE)) not in LISTS
+        and (count := len(list(folder.glob("*.py")))) > MOST_FILES
+    ]
+    assert not crowded, "\n".join([f"over {MOST_FILES} files:", *crowded])

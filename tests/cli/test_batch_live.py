@@ -11,8 +11,8 @@ from rich.console import Console
 from cli.stub import Stub, answer, batch, event, frame, stream
 from testbed.terminal import Terminal
 from testbed.tow import Tow
-from towline.cli.batch_live import LiveTable, drawn
-from towline.cli.batch_wording import EVENT
+from towline.cli.batch.live import LiveTable, drawn
+from towline.cli.terminal.batch_wording import EVENT
 
 NOW = 1062.0
 BUSY = batch(

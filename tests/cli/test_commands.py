@@ -6,7 +6,7 @@ from typing import Any
 
 from cli.stub import Stub, answer, job, refusal, stream
 from testbed.tow import Tow
-from towline.cli.machine_table import folded
+from towline.cli.terminal.machine_table import folded
 
 
 def jobs(*views: dict[str, Any]) -> Any:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from towline.cli.queue_wording import (
+from towline.cli.sbatch_script import script
+from towline.cli.terminal.queue_wording import (
     moment,
     options_text,
     prospects,
@@ -11,7 +12,6 @@ from towline.cli.queue_wording import (
     requeued,
     waiting_line,
 )
-from towline.cli.sbatch_script import script
 
 NOW = 1_800_000_000.0
 

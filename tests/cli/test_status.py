@@ -9,7 +9,7 @@ import pytest
 from cli.stub import Stub, answer, batch, job, refusal
 from testbed.tow import Tow
 from towline.cli.commands.status import COLUMNS, fewest, rows, watched
-from towline.cli.table import Column, cut, fitted, plain_table, wrapped
+from towline.cli.terminal.table import Column, cut, fitted, plain_table, wrapped
 
 OPTIONS = argparse.Namespace(cluster=None, state=None)
 

@@ -9,7 +9,7 @@ from towline.cli.client import with_query
 from towline.cli.engine import ApiError
 from towline.cli.pulling import local_place
 from towline.cli.terminal import note
-from towline.cli.wording import FINAL
+from towline.cli.terminal.wording import FINAL
 from towline.errors import TowlineError
 from towline.model.odd_text import original
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from towline.cli.client import Gone, with_query
-from towline.cli.output import JsonLines, Output
 from towline.cli.terminal import interactive, note, tell
+from towline.cli.terminal.output import JsonLines, Output
 from towline.errors import EngineError
 from towline.model.names import shown_cluster
 
@@ -220,7 +220,7 @@ class Follow:
         """Of what a queue started, its number there and where it runs."""
         machines = job.get("machines") or []
         if job.get("queue") and job["state"] == "running" and machines != self.machines:
-            from towline.cli.queue_wording import queue_name
+            from towline.cli.terminal.queue_wording import queue_name
 
             self.machines = machines
             known = (f"job {job['id']}", self.cluster, queue_name(job))
@@ -228,8 +228,8 @@ class Follow:
             self.output.note({"note": where}, " · ".join([*filter(None, known), where]))
 
     def _show_waiting(self, queue: dict[str, Any]) -> None:
-        from towline.cli.queue_wording import queue_name, waiting_line
-        from towline.cli.table import terminal_width
+        from towline.cli.terminal.queue_wording import queue_name, waiting_line
+        from towline.cli.terminal.table import terminal_width
 
         known = (f"job {self.job_id}", self.cluster, queue_name({"queue": queue}))
         line = " · ".join([*filter(None, known), waiting_line(queue, time.time())])
@@ -277,7 +277,7 @@ class Follow:
         log_in(self.engine, [login])
 
     def _ended(self, view: dict[str, Any]) -> int:
-        from towline.cli.wording import exit_code, outcome
+        from towline.cli.terminal.wording import exit_code, outcome
 
         self.output.finish(view if self.until_end else None)
         if not self.until_end:
@@ -307,7 +307,7 @@ class Follow:
 
 def what_now(what: str) -> str:
     """What a person wants after Ctrl-C: to `stop`, `keep` or `detach`; to `leave` after another."""
-    from towline.cli.asking import key_pressed
+    from towline.cli.terminal.asking import key_pressed
 
     question = f"\n{what} has not ended. [s]top it, [k]eep following, [d]etach? "
     meaning = {"s": "stop", "k": "keep", "d": "detach", "\x04": "detach"}

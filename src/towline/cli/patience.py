@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 
 from towline.cli.terminal import note, printable
-from towline.cli.wording import machines
+from towline.cli.terminal.wording import machines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

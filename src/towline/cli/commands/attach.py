@@ -32,7 +32,7 @@ def main(args: list[str]) -> int:
     engine = Engine()
     found = meant(engine, options.job)
     if found.batch:
-        from towline.cli.batch_commands import act_on
+        from towline.cli.batch.actions import act_on
 
         return act_on("show", found.batch, "-f", json=options.json)
     return Follow(engine, job_id=found.job, json=options.json, tail=options.tail).run()

@@ -10,7 +10,7 @@ from towline.cli.engine import Engine
 from towline.cli.not_yet import check_is_list
 from towline.cli.options import Parser, split_command
 from towline.cli.terminal import note, printable, say, say_json, tell
-from towline.cli.wording import count
+from towline.cli.terminal.wording import count
 from towline.errors import UsageError
 from towline.model.names import shown_cluster
 
@@ -107,14 +107,14 @@ def _add_options_of_run(parser: Parser) -> None:
 def main(args: list[str]) -> int:
     reading, words, command = reader(args)
     if reading.prog != "tow batch":
-        from towline.cli.batch_commands import act
+        from towline.cli.batch.actions import act
 
         return act(reading, words)
     if not command and _hides_command(words):
         reading.error("put `--` in front of the command: tow batch --matrix lr=1,2 -- COMMAND {lr}")
     options = reading.read(words)
     if not (options.file or options.matrix or options.params or command):
-        from towline.cli.batch_commands import show_list
+        from towline.cli.batch.actions import show_list
 
         return show_list(Engine(), options.json)
     _check(reading, options, command)
@@ -139,7 +139,7 @@ def reader(args: list[str]) -> tuple[Parser, list[str], list[str]]:
         before, behind = args[:place], args[place + 1 :]
     options, words = split_command(before, VALUED)
     if words and words[0] in ACTIONS and not behind:
-        from towline.cli.batch_commands import parser_of
+        from towline.cli.batch.actions import parser_of
 
         return parser_of(words[0]), [*options, *words[1:]], []
     if len(behind) == 1 and not any(w.startswith(("--matrix", "--params")) for w in before):
@@ -269,7 +269,7 @@ def _dry_run(options: Namespace, commands: list[Command]) -> int:
         lines = [{"number": command.number, "argv": command.argv} for command in commands]
         say_json({"lines": lines, "plan": plan})
         return 0
-    from towline.cli.plan import plan_text
+    from towline.cli.terminal.plan import plan_text
 
     say(f"{count(len(commands), 'job')}:")
     say("\n".join(f"{command.number:>6}  {_shown(command)}" for command in _few(commands)))
@@ -305,8 +305,8 @@ def _run(options: Namespace, commands: list[Command], name: str, source: str) ->
         return 0
     if options.keep_order:
         return _in_order(engine, view)
-    from towline.cli.batch_display import display_for
-    from towline.cli.batch_follow import BatchFollow
+    from towline.cli.batch.display import display_for
+    from towline.cli.batch.follow import BatchFollow
 
     if options.json:
         say_json({"batch": view})
@@ -347,9 +347,9 @@ def _resumed(
 def _in_order(engine: Engine, view: dict[str, Any]) -> int:
     import time
 
-    from towline.cli.batch_follow import print_in_order
+    from towline.cli.batch.follow import print_in_order
     from towline.cli.batch_names import jobs_of
-    from towline.cli.batch_wording import exit_code, summary
+    from towline.cli.terminal.batch_wording import exit_code, summary
 
     name, first = view["name"], view["first"]
     code = print_in_order(engine, name, range(first, first + view["count"]))

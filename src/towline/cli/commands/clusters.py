@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from towline.cli.client import quoted, with_query
+from towline.cli.cwd import this_folder
 from towline.cli.engine import Engine
-from towline.cli.here import this_folder
 from towline.cli.login import log_in
-from towline.cli.machine_table import show_machines
 from towline.cli.options import Parser, sbatch_options
-from towline.cli.steps import mark
-from towline.cli.table import show_table
-from towline.cli.terminal import printable, say, say_json, tell
+from towline.cli.terminal import mark, printable, say, say_json, tell
+from towline.cli.terminal.machine_table import show_machines
+from towline.cli.terminal.table import show_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

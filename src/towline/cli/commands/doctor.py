@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
+from towline.cli.cwd import this_folder
 from towline.cli.engine import Engine
-from towline.cli.here import this_folder
 from towline.cli.options import Parser
-from towline.cli.steps import mark
-from towline.cli.terminal import paint, printable, say, say_json
+from towline.cli.terminal import mark, paint, printable, say, say_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import time
 from towline.cli.engine import Engine
 from towline.cli.options import Parser
 from towline.cli.terminal import say, say_json, write
-from towline.cli.wording import ago, count
+from towline.cli.terminal.wording import ago, count
 from towline.errors import NotFound
 
 EXAMPLES = """

@@ -7,9 +7,9 @@ from towline.cli.engine import Engine
 from towline.cli.jobs import job_number
 from towline.cli.not_yet import check_terminal, say_input_is_lost
 from towline.cli.options import Parser, split_command
-from towline.cli.output import JsonLines, Output
 from towline.cli.terminal import note, tell
-from towline.cli.wording import exit_code
+from towline.cli.terminal.output import JsonLines, Output
+from towline.cli.terminal.wording import exit_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

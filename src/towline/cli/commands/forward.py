@@ -9,9 +9,9 @@ from towline.cli.client import Gone
 from towline.cli.engine import Engine
 from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
-from towline.cli.table import show_table
 from towline.cli.terminal import note, say, say_json
-from towline.cli.wording import FINAL
+from towline.cli.terminal.table import show_table
+from towline.cli.terminal.wording import FINAL
 from towline.errors import EngineError, TowlineError
 
 TYPE_CHECKING = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from towline.cli.engine import Engine
 from towline.cli.options import Parser
-from towline.cli.table import show_table
 from towline.cli.terminal import say, say_json, tell
-from towline.cli.wording import count, size
+from towline.cli.terminal.table import show_table
+from towline.cli.terminal.wording import count, size
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False

@@ -49,7 +49,7 @@ def main(args: list[str]) -> int:
         if options.json or options.service or options.tail is not None:
             line = f"{found.batch}.1"
             asking.error(f"--json, --service and --tail are for one job, e.g. {line}")
-        from towline.cli.batch_commands import act_on
+        from towline.cli.batch.actions import act_on
 
         chosen = [f"--{name}" for name in ("follow", "stdout", "stderr") if getattr(options, name)]
         return act_on("log", found.batch, *chosen)

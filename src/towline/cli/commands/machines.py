@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
+from towline.cli.cwd import this_folder
 from towline.cli.engine import Engine
-from towline.cli.here import this_folder
 from towline.cli.options import Parser
 from towline.cli.terminal import printable, say, say_json, tell
 
@@ -43,7 +43,7 @@ def main(args: list[str]) -> int:
     elif not answer["machines"]:
         say("no machines: tow clusters add NAME MACHINE... adds some")
     else:
-        from towline.cli.machine_table import show_machines
+        from towline.cli.terminal.machine_table import show_machines
 
         show_machines(answer["machines"])
     return 0
@@ -56,8 +56,8 @@ def _disk(cluster: str | None, json: bool) -> int:
     if json:
         say_json(answer)
         return 1 if silent else 0
-    from towline.cli.table import show_table
-    from towline.cli.wording import size
+    from towline.cli.terminal.table import show_table
+    from towline.cli.terminal.wording import size
 
     rows = [
         [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from towline.cli.client import with_query
+from towline.cli.cwd import whole_path
 from towline.cli.engine import Engine
-from towline.cli.here import whole_path
 from towline.cli.jobs import job_number
 from towline.cli.options import Parser
 from towline.cli.terminal import say, say_json

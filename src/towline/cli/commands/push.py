@@ -6,12 +6,12 @@ import os
 import stat
 
 from towline.cli.client import PIECE, FrameUpload
+from towline.cli.cwd import whole_path
 from towline.cli.engine import Engine
-from towline.cli.here import whole_path
 from towline.cli.jobs import job_number
 from towline.cli.options import Parser
 from towline.cli.terminal import note, say, say_json
-from towline.cli.wording import count, size
+from towline.cli.terminal.wording import count, size
 from towline.errors import NotFound, UsageError
 
 TYPE_CHECKING = False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from towline.cli.cwd import short_path
 from towline.cli.engine import Engine
-from towline.cli.here import short_path
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.terminal import printable, say, say_json, tell
-from towline.cli.wording import count, size
+from towline.cli.terminal.wording import count, size
 
 EXAMPLES = """
 tow results 12
@@ -44,7 +44,7 @@ def main(args: list[str]) -> int:
     if found.batch:
         if options.back:
             asking.error(f"--back is for one job, e.g. {found.batch}.1")
-        from towline.cli.batch_commands import act_on
+        from towline.cli.batch.actions import act_on
 
         return act_on("results", found.batch, json=options.json)
     done = engine.call("POST", f"/v1/jobs/{found.job}/results", {"back": options.back}, repeat=True)

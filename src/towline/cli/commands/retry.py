@@ -36,7 +36,7 @@ def main(args: list[str]) -> int:
     if options.follow and len(numbers) + len(batches) != 1:
         retrying.error("only one job or batch can be followed")
     for name in batches:
-        from towline.cli.batch_commands import act_on
+        from towline.cli.batch.actions import act_on
 
         code = act_on("retry", name, *(["-f"] if options.follow else []), json=options.json)
         if code or options.follow:

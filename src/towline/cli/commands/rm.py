@@ -6,7 +6,7 @@ from towline.cli.engine import Engine
 from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.terminal import printable, say, say_json, tell
-from towline.cli.wording import count, size
+from towline.cli.terminal.wording import count, size
 
 EXAMPLES = """
 tow rm 12

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from os.path import exists
 
+from towline.cli.cwd import this_folder, umask
 from towline.cli.engine import Engine
-from towline.cli.here import this_folder, umask
 from towline.cli.jobs import job_number
 from towline.cli.not_yet import check_terminal, say_directives, say_input_is_lost
 from towline.cli.options import Parser, sbatch_options, split_command
@@ -226,7 +226,7 @@ def _plan(ask: dict[str, Any], json: bool) -> int:
     if json:
         say_json(plan)
     else:
-        from towline.cli.plan import plan_text
+        from towline.cli.terminal.plan import plan_text
 
         say(plan_text(plan))
     return 0

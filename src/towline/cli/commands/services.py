@@ -6,8 +6,8 @@ from towline.cli.client import with_query
 from towline.cli.engine import Engine
 from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
-from towline.cli.table import show_table
 from towline.cli.terminal import say, say_json
+from towline.cli.terminal.table import show_table
 
 COLOUR_OF = {"up": "green", "failed": "red", "unreachable": "yellow"}
 EXAMPLES = """

@@ -7,10 +7,10 @@ import time
 from towline.cli.engine import Engine
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
-from towline.cli.queue_wording import options_text, prospects, queue_details, requeued
-from towline.cli.table import show_table
 from towline.cli.terminal import paint, printable, say, say_json
-from towline.cli.wording import (
+from towline.cli.terminal.queue_wording import options_text, prospects, queue_details, requeued
+from towline.cli.terminal.table import show_table
+from towline.cli.terminal.wording import (
     STATE_COLOURS,
     ago,
     count,
@@ -56,7 +56,7 @@ def main(args: list[str]) -> int:
     engine = Engine()
     found = meant(engine, options.job)
     if found.batch:
-        from towline.cli.batch_commands import act_on
+        from towline.cli.batch.actions import act_on
 
         return act_on("show", found.batch, json=options.json)
     job = engine.call("GET", f"/v1/jobs/{found.job}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from towline.cli.client import with_query
+from towline.cli.cwd import this_folder
 from towline.cli.engine import Engine
-from towline.cli.here import this_folder
 from towline.cli.options import Parser
-from towline.cli.table import show_table
 from towline.cli.terminal import say, say_json
-from towline.cli.wording import ago
+from towline.cli.terminal.table import show_table
+from towline.cli.terminal.wording import ago
 
 EXAMPLES = """
 tow snapshots

@@ -5,14 +5,22 @@ from __future__ import annotations
 import os
 import time
 
-from towline.cli.batch_wording import machine_names, progress, state_of, took
 from towline.cli.client import with_query
 from towline.cli.engine import Engine
 from towline.cli.options import JOBS_HELP, Parser
-from towline.cli.queue_wording import prospects
-from towline.cli.table import LATE, Column, cut, fitted, plain_table, show_table, terminal_width
 from towline.cli.terminal import note, printable, say, say_json
-from towline.cli.wording import FINAL, STATE_COLOURS, ago, duration, ending, machines
+from towline.cli.terminal.batch_wording import machine_names, progress, state_of, took
+from towline.cli.terminal.queue_wording import prospects
+from towline.cli.terminal.table import (
+    LATE,
+    Column,
+    cut,
+    fitted,
+    plain_table,
+    show_table,
+    terminal_width,
+)
+from towline.cli.terminal.wording import FINAL, STATE_COLOURS, ago, duration, ending, machines
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from towline.cli.table import Cell, Rows
+    from towline.cli.terminal.table import Cell, Rows
 
     Found = dict[str, Any]
 

@@ -6,7 +6,7 @@ from towline.cli.engine import Engine
 from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.terminal import say, say_json, tell
-from towline.cli.wording import machines
+from towline.cli.terminal.wording import machines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

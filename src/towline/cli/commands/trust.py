@@ -6,13 +6,13 @@ import os
 import time
 
 from towline.cli.client import with_query
+from towline.cli.cwd import whole_path
 from towline.cli.engine import Engine
-from towline.cli.here import whole_path
 from towline.cli.options import Parser
-from towline.cli.table import show_table
 from towline.cli.terminal import printable, say, say_json
+from towline.cli.terminal.table import show_table
+from towline.cli.terminal.wording import ago
 from towline.cli.trusting import wishes
-from towline.cli.wording import ago
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

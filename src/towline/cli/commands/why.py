@@ -5,9 +5,9 @@ from __future__ import annotations
 from towline.cli.engine import Engine
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
-from towline.cli.table import show_table
 from towline.cli.terminal import printable, say, say_json
-from towline.cli.wording import silence
+from towline.cli.terminal.table import show_table
+from towline.cli.terminal.wording import silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _in_queue(answer: dict[str, Any]) -> list[str]:
         return []
     import time
 
-    from towline.cli.queue_wording import prospects, queue_details, queue_name, requeued
+    from towline.cli.terminal.queue_wording import prospects, queue_details, queue_name, requeued
     from towline.model.units import format_duration
 
     now = time.time()
@@ -72,7 +72,7 @@ def _in_queue(answer: dict[str, Any]) -> list[str]:
 def _of_batch(engine: Engine, name: str) -> dict[str, Any]:
     """Why those of its jobs wait that wait, told of the first of them."""
     from towline.cli.batch_names import jobs_of
-    from towline.cli.batch_wording import counts_text, state_of
+    from towline.cli.terminal.batch_wording import counts_text, state_of
 
     answer = jobs_of(engine, name, state="queued", limit=1)
     view = answer["batch"]

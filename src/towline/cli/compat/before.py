@@ -7,9 +7,9 @@ import shlex
 
 from towline.cli.batch_names import batches, is_called, jobs_of
 from towline.cli.compat.copies import RESULTS, existing_results
-from towline.cli.here import this_folder
+from towline.cli.cwd import this_folder
 from towline.cli.terminal import note
-from towline.cli.wording import FINAL, count
+from towline.cli.terminal.wording import FINAL, count
 from towline.model.lines import name_from
 
 TYPE_CHECKING = False

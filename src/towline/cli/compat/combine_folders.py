@@ -6,7 +6,7 @@ from towline.cli.compat.combining import combine
 from towline.cli.compat.program import Options
 from towline.cli.main import leave
 from towline.cli.terminal import note
-from towline.cli.wording import count
+from towline.cli.terminal.wording import count
 from towline.errors import TowlineError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from towline.cli.here import this_folder
+from towline.cli.cwd import this_folder
 from towline.errors import UsageError
 
 TYPE_CHECKING = False

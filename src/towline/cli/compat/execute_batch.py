@@ -17,8 +17,8 @@ from towline.cli.compat.machine_files import machine_entries
 from towline.cli.compat.needs import add_needs, argv_for, needs_gpu, request_for
 from towline.cli.compat.program import Options
 from towline.cli.compat.submission import batch_base, machine_limits
+from towline.cli.cwd import this_folder
 from towline.cli.engine import Engine
-from towline.cli.here import this_folder
 from towline.cli.main import leave
 from towline.cli.terminal import note, say, tell
 
@@ -110,7 +110,7 @@ def _run(
     base: dict[str, Any],
     entries: list[dict[str, Any]],
 ) -> int:
-    from towline.cli.batch_follow import BatchFollow
+    from towline.cli.batch.follow import BatchFollow
     from towline.cli.commands.run import new_key
     from towline.cli.compat.progress import Progress
     from towline.model.lines import name_from

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from towline.cli.batch_follow import OutputOnly
+from towline.cli.batch.follow import OutputOnly
 from towline.cli.commands.run import new_key
 from towline.cli.compat.copies import (
     add_copies,
@@ -22,7 +22,7 @@ from towline.cli.engine import Engine
 from towline.cli.follow import Follow
 from towline.cli.main import leave
 from towline.cli.terminal import note, tell
-from towline.cli.wording import duration, ending, exit_code
+from towline.cli.terminal.wording import duration, ending, exit_code
 from towline.errors import TowlineError, UsageError
 
 TYPE_CHECKING = False

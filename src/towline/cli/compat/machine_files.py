@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from towline.cli.here import whole_path
+from towline.cli.cwd import whole_path
 from towline.config.targets import split_target
 from towline.errors import ConfigError, NotFound, UsageError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.terminal import note, printable, say
-from towline.cli.wording import FINAL, one_line
+from towline.cli.terminal.wording import FINAL, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.here import this_folder, umask
+from towline.cli.cwd import this_folder, umask
 from towline.cli.terminal import tell
 
 TYPE_CHECKING = False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from contextlib import suppress
 
-from towline.cli.asking import GONE, line_typed
 from towline.cli.follow import INTERRUPTED_CODE, Follow
 from towline.cli.terminal import interactive, note, tell
+from towline.cli.terminal.asking import GONE, line_typed
 from towline.errors import TowlineError, UsageError
 from towline.model.units import format_duration
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.terminal import printable
-from towline.cli.wording import FINAL, STOPPED_CODE
+from towline.cli.terminal.wording import FINAL, STOPPED_CODE
 from towline.model.units import format_duration
 
 TYPE_CHECKING = False

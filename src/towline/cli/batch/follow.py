@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from towline.cli.batch_wording import event_of, exit_code
 from towline.cli.client import Gone, quoted, with_query
 from towline.cli.follow import INTERRUPTED_CODE, LEAVING, Follow, Patience, what_now
-from towline.cli.output import Output
 from towline.cli.terminal import interactive, note
+from towline.cli.terminal.batch_wording import event_of, exit_code
+from towline.cli.terminal.output import Output
 from towline.errors import EngineError
 
 TYPE_CHECKING = False

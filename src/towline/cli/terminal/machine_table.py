@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.table import LATE, Column, show_table
+from towline.cli.terminal.table import LATE, Column, show_table
 from towline.model.names import AD_HOC, shown_cluster
 from towline.model.units import format_memory
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.table import Cell, Rows
+    from towline.cli.terminal.table import Cell, Rows
 
 COLUMNS = [
     Column("MACHINE"),

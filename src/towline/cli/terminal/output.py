@@ -32,7 +32,7 @@ class Output:
 
     def progress(self, header: dict[str, Any], text: str) -> None:
         """How far it is: a bar that moves on a terminal, one line elsewhere."""
-        from towline.cli.wording import size
+        from towline.cli.terminal.wording import size
 
         done, total = header["progress"]["done"], header["progress"]["total"]
         if not interactive():

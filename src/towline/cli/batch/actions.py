@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 
 from towline.cli.batch_names import ask_of_batch, batches, jobs_of
-from towline.cli.batch_wording import (
+from towline.cli.engine import Engine
+from towline.cli.options import Parser
+from towline.cli.terminal import note, paint, printable, say, say_json
+from towline.cli.terminal.batch_wording import (
     bar,
     counts_text,
     ended_count,
@@ -14,11 +17,8 @@ from towline.cli.batch_wording import (
     state_of,
     took,
 )
-from towline.cli.engine import Engine
-from towline.cli.options import Parser
-from towline.cli.table import LATE, Column, show_table
-from towline.cli.terminal import note, paint, printable, say, say_json
-from towline.cli.wording import STATE_COLOURS, ago, count, ending, machines
+from towline.cli.terminal.table import LATE, Column, show_table
+from towline.cli.terminal.wording import STATE_COLOURS, ago, count, ending, machines
 from towline.errors import UsageError
 from towline.model.names import shown_cluster
 
@@ -202,8 +202,8 @@ def _say_how_to_go_on(view: dict[str, Any]) -> None:
 
 
 def _follow(engine: Engine, name: str, json: bool) -> int:
-    from towline.cli.batch_display import display_for
-    from towline.cli.batch_follow import BatchFollow
+    from towline.cli.batch.display import display_for
+    from towline.cli.batch.follow import BatchFollow
 
     view = jobs_of(engine, name, limit=1)["batch"]
     return BatchFollow(engine, view["name"], display_for(json), view["seq"]).run()
@@ -231,7 +231,7 @@ def _log_parser() -> Parser:
 def _log(engine: Engine, options: Namespace) -> int:
     import os
 
-    from towline.cli.batch_follow import print_in_order
+    from towline.cli.batch.follow import print_in_order
 
     answer = jobs_of(engine, options.name, state=options.state or "")
     jobs = sorted(answer["jobs"], key=lambda job: int(job["id"]))
@@ -334,7 +334,7 @@ def _results_parser() -> Parser:
 def _results(engine: Engine, options: Namespace) -> int:
     import os
 
-    from towline.cli.here import short_path
+    from towline.cli.cwd import short_path
     from towline.model.odd_text import original
 
     answer = ask_of_batch(engine, options.name, "results")

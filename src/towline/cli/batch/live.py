@@ -6,7 +6,8 @@ import os
 import time
 from threading import Event, Lock, Thread
 
-from towline.cli.batch_wording import (
+from towline.cli.terminal import printable
+from towline.cli.terminal.batch_wording import (
     bar,
     counted,
     ended_count,
@@ -16,8 +17,7 @@ from towline.cli.batch_wording import (
     summary,
     took,
 )
-from towline.cli.terminal import printable
-from towline.cli.wording import STATE_COLOURS
+from towline.cli.terminal.wording import STATE_COLOURS
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
@@ -153,7 +153,7 @@ def _counts(view: dict[str, Any]) -> Text:
 
 
 def _machines(machines: dict[str, Any], room: int) -> Table:
-    from towline.cli.table import rich_table
+    from towline.cli.terminal.table import rich_table
 
     names = sorted(machines, key=lambda name: (-machines[name]["running"], name))
     shown = names if len(names) <= room else names[: room - 1]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.batch_wording import event_line, summary
 from towline.cli.terminal import say, say_json
+from towline.cli.terminal.batch_wording import event_line, summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.batch_follow import Display
+    from towline.cli.batch.follow import Display
 
 
 def display_for(json: bool) -> Display:
     """What suits where stdout leads."""
-    from towline.cli.batch_live import LiveTable, can_move
+    from towline.cli.batch.live import LiveTable, can_move
 
     if json:
         return JsonEvents()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.here import short_path
+from towline.cli.cwd import short_path
 from towline.cli.terminal import printable
 from towline.model.names import shown_cluster
 from towline.model.units import format_duration

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.terminal import printable
-from towline.cli.wording import count, size
+from towline.cli.terminal.wording import count, size
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False

@@ -106,3 +106,10 @@ def _shown(text: str) -> str:
 def printable(text: str) -> str:
     """Foreign text made safe for one line of a terminal: no control characters."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
+
+
+def mark(ok: bool | None) -> str:
+    """How a step of a check went: ✓ well, ✗ wrong, · neither."""
+    if ok is None:
+        return paint("·", "dim", 1)
+    return paint("✓", "green", 1) if ok else paint("✗", "red", 1)
