@@ -71,7 +71,7 @@ def many(lab: Lab, count: int) -> list[Verdict]:
     body = {"name": "many", "base": base, "lines": [{"argv": ["true"]}] * count}
     before = lab.peak_mb()
     began = time.perf_counter()
-    batch = lab.engine.call("POST", "/v1/batches", body)["batch"]
+    batch = lab.session.call("POST", "/v1/batches", body)["batch"]
     acknowledged = time.perf_counter() - began
     after_submission = lab.peak_mb()
     ends = watch(lab, batch)
@@ -97,7 +97,7 @@ def watch(lab: Lab, batch: dict[str, Any]) -> dict[int, float]:
     ends: dict[int, float] = {}
     while count not in ends:
         time.sleep(0.2)
-        view = lab.engine.call("GET", f"/v1/batches/{batch['name']}?limit=1")["batch"]
+        view = lab.session.call("GET", f"/v1/batches/{batch['name']}?limit=1")["batch"]
         if wrong := sum(view["counts"][state] for state in ("failed", "lost", "stopped")):
             raise RuntimeError(f"{wrong} jobs did not succeed")
         done = view["counts"]["done"]

@@ -16,7 +16,7 @@ from rested_disk import folder, rested_disk  # noqa: E402
 
 from testbed.hosts import Hosts  # noqa: E402
 from testbed.leftovers import stop_all  # noqa: E402
-from towline.cli.engine import Engine  # noqa: E402
+from towline.cli.engine import Session  # noqa: E402
 
 TOW = Path(sys.executable).parent / "tow"
 MACHINES = ("h1", "h2", "h3", "h4")
@@ -42,7 +42,7 @@ class Lab:
             "NO_COLOR": "1",
         }
         with environment(self.env):
-            self.engine = Engine()
+            self.session = Session()
 
     def tow(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the installed `tow` to its end; it must succeed."""
@@ -72,14 +72,14 @@ class Lab:
 
     def about(self) -> dict[str, Any]:
         """What the Engine says of itself."""
-        answer: dict[str, Any] = self.engine.call("GET", "/v1/engine")
+        answer: dict[str, Any] = self.session.call("GET", "/v1/engine")
         return answer
 
     def submit(self, count: int) -> list[int]:
         """Submit so many jobs `true` in one request; their numbers."""
         ask = {"argv": ["true"], "cwd": str(self.folder), "cluster": "lab"}
         body = {"jobs": [ask] * count, "environ": {}}
-        return [job["id"] for job in self.engine.call("POST", "/v1/jobs", body)["jobs"]]
+        return [job["id"] for job in self.session.call("POST", "/v1/jobs", body)["jobs"]]
 
     def await_idle(self, limit_s: float = 300) -> None:
         """Wait until no job is under way."""

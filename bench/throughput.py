@@ -33,7 +33,7 @@ def towline(lab: Lab, count: int) -> float:
 
 def check_all_done(lab: Lab, ids: list[int]) -> None:
     """Raise unless each of these jobs is recorded as done with exit code 0."""
-    found = lab.engine.call("GET", "/v1/jobs?all=1")["jobs"]
+    found = lab.session.call("GET", "/v1/jobs?all=1")["jobs"]
     done = {job["id"] for job in found if job["state"] == "done" and job["exit_code"] == 0}
     if wrong := [number for number in ids if number not in done]:
         raise RuntimeError(f"{len(wrong)} of {len(ids)} jobs are not done, such as job {wrong[0]}")

@@ -11,7 +11,7 @@ import pytest
 from e2e.jobs import ended, submit
 from testbed.tow import Tow
 from towline.cli.client import Reply
-from towline.cli.engine import ApiError, Engine
+from towline.cli.engine import ApiError, Session
 from towline.filesystem import PIECE
 
 SIZE = 8 << 20
@@ -155,10 +155,10 @@ def test_engine_is_started_for_a_program(tow: Tow, job: int) -> None:
 
 
 def test_range_of_the_api_tells_the_length_of_the_whole_and_refuses_nonsense(job: int) -> None:
-    with Engine().open("GET", f"/v1/jobs/{job}/file?path=big&offset=10&limit=4") as reply:
+    with Session().open("GET", f"/v1/jobs/{job}/file?path=big&offset=10&limit=4") as reply:
         assert len(reply.read_all()) == 4
         assert reply.headers["towline-size"] == str(SIZE)
     for wrong in ("offset=-1", "limit=-1", "offset=x", f"offset={2**70}"):
         with pytest.raises(ApiError) as refusal:
-            Engine().open("GET", f"/v1/jobs/{job}/file?path=big&{wrong}")
+            Session().open("GET", f"/v1/jobs/{job}/file?path=big&{wrong}")
         assert refusal.value.code == "usage"

@@ -16,7 +16,7 @@ from fsspec import AbstractFileSystem
 from fsspec.spec import AbstractBufferedFile
 
 from towline.cli.client import Gone, Reply, with_query
-from towline.cli.engine import MOST_TRIES, Engine
+from towline.cli.engine import MOST_TRIES, Session
 from towline.cli.jobs import job_number
 from towline.cli.read_ahead import ReadAhead
 from towline.errors import TowlineError
@@ -40,7 +40,7 @@ class TowFileSystem(AbstractFileSystem):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._engine = Engine()
+        self._session = Session()
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """The entries of a folder, or a file alone; at the very top, all jobs."""
@@ -93,7 +93,7 @@ class TowFileSystem(AbstractFileSystem):
 
     def _jobs(self) -> list[dict[str, Any]]:
         with told_as_os_error(""):
-            answer = self._engine.call("GET", with_query("/v1/jobs", all=1, limit=LOOK_BACK))
+            answer = self._session.call("GET", with_query("/v1/jobs", all=1, limit=LOOK_BACK))
         return [_described(str(job["id"]), {"kind": "dir"}) for job in answer["jobs"]]
 
     def _entries(self, path: str) -> list[dict[str, Any]]:
@@ -117,14 +117,14 @@ class TowFileSystem(AbstractFileSystem):
     def _ask(self, what: str, path: str) -> dict[str, Any]:
         with told_as_os_error(path):
             job, inside = self._place(path)
-            answer: dict[str, Any] = self._engine.call(
+            answer: dict[str, Any] = self._session.call(
                 "GET", with_query(f"/v1/jobs/{job}/{what}", path=inside)
             )
             return answer
 
     def _place(self, path: str) -> tuple[int, str]:
         job, _, inside = path.partition("/")
-        return job_number(self._engine, job), inside
+        return job_number(self._session, job), inside
 
     def reader(self, path: str) -> ReadAhead:
         """Reads one file, mostly from front to back."""
@@ -133,7 +133,7 @@ class TowFileSystem(AbstractFileSystem):
 
         def stream(offset: int) -> Reply:
             target = with_query(f"/v1/jobs/{job}/file", path=inside, offset=offset)
-            return self._engine.open("GET", target)
+            return self._session.open("GET", target)
 
         return ReadAhead(stream, lambda start, end: self._read(job, inside, start, end))
 
@@ -143,7 +143,7 @@ class TowFileSystem(AbstractFileSystem):
         while start < end:
             target = with_query(f"/v1/jobs/{job}/file", path=path, offset=start, limit=end - start)
             try:
-                with self._engine.open("GET", target) as reply:
+                with self._session.open("GET", target) as reply:
                     while piece := reply.read():
                         pieces.append(piece)
                         start += len(piece)

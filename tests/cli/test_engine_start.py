@@ -10,7 +10,7 @@ import pytest
 from cli.stub import Answer, Stub, answer, refusal
 from testbed.tow import Tow
 from towline.cli import engine as engine_module
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.config.paths import Paths
 from towline.errors import EngineError
 
@@ -56,19 +56,19 @@ def starter(tow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starter
 
 
 def test_an_absent_engine_is_started_once(starter: Starter) -> None:
-    engine = Engine()
-    assert engine.call("GET", "/v1/jobs") == NO_JOBS
-    assert engine.call("GET", "/v1/jobs") == NO_JOBS
+    session = Session()
+    assert session.call("GET", "/v1/jobs") == NO_JOBS
+    assert session.call("GET", "/v1/jobs") == NO_JOBS
     assert len(starter.started) == 1
 
 
 def test_a_socket_that_nobody_listens_on_counts_as_absent(starter: Starter) -> None:
     Stub(starter.home / "engine.sock").close()
-    engine = Engine()
-    first_look = engine.running()
+    session = Session()
+    first_look = session.running()
     (starter.home / "engine.sock").unlink()
     assert first_look is None
-    assert engine.call("GET", "/v1/jobs") == NO_JOBS
+    assert session.call("GET", "/v1/jobs") == NO_JOBS
 
 
 def test_an_engine_that_fails_to_start_shows_the_end_of_its_log(starter: Starter) -> None:
@@ -76,7 +76,7 @@ def test_an_engine_that_fails_to_start_shows_the_end_of_its_log(starter: Starter
     starter.code = "import sys; sys.exit('the store is from a newer version')"
     (starter.home / "engine.log").write_text("an old line\n")
     with pytest.raises(EngineError) as caught:
-        Engine().call("GET", "/v1/jobs")
+        Session().call("GET", "/v1/jobs")
     assert "does not start" in caught.value.text
     assert "the store is from a newer version" in caught.value.hint
     assert "an old line" not in caught.value.hint
@@ -93,7 +93,7 @@ def test_an_engine_that_gave_way_to_one_that_ended_is_started_again(
         return first(paths)
 
     monkeypatch.setattr(engine_module, "_launch", second_time)
-    assert Engine().call("GET", "/v1/jobs") == NO_JOBS
+    assert Session().call("GET", "/v1/jobs") == NO_JOBS
     assert len(starter.started) == 2
 
 
@@ -102,7 +102,7 @@ def test_the_real_launch_gives_the_engine_a_private_log_and_a_session_of_its_own
 ) -> None:
     seen: list[dict[str, object]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda argv, **how: seen.append({"argv": argv, **how}))
-    engine_module._launch(Engine().paths)
+    engine_module._launch(Session().paths)
     (how,) = seen
     assert how["argv"] == [sys.executable, "-m", "towline.server.laptop"]
     assert (how["cwd"], how["start_new_session"]) == ("/", True)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cli.stub import job
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.event_files import EventFiles
 
 
@@ -19,7 +19,7 @@ class Answers:
 
 
 def kept(root: Path, **facts: Any) -> EventFiles:
-    return EventFiles(cast("Engine", Answers(**facts)), 12, "", str(root))
+    return EventFiles(cast("Session", Answers(**facts)), 12, "", str(root))
 
 
 def test_runs_keep_the_names_that_the_job_itself_gave_them(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from cli.following import END, OnTerminal, held, stops_when_told
 from cli.stub import Stub, answer, job, out, stream
 from testbed.tow import Tow
 from towline.cli.compat import submit_follow
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 
 URL = "http://localhost:20123"
 BOARD = {"job": 12, "name": "tensorboard", "state": "up", "text": "", "url": URL}
@@ -264,7 +264,7 @@ def test_job_can_be_cancelled_while_the_network_is_away(submit: Tow, stub: Stub)
 
 def test_network_that_is_back_in_time_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submit_follow, "interactive", lambda: True)
-    follow = submit_follow.SubmitFollow(Engine(), {}, "key", 1000.0)
+    follow = submit_follow.SubmitFollow(Session(), {}, "key", 1000.0)
     for back in (MENDED, out("more\n"), {"job": job()}):
         header, blob = back if isinstance(back, tuple) else (back, b"")
         follow._show(BROKEN, b"")

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from testbed.hosts import Hosts
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 
 #: Where every task leaves its line, below the home of its host.
 LINES = "ran.txt"
@@ -54,10 +54,10 @@ def lines_on(hosts: Hosts, names: Iterable[str]) -> dict[str, list[str]]:
     }
 
 
-def output(engine: Engine, job: int) -> dict[str, str]:
+def output(session: Session, job: int) -> dict[str, str]:
     """What a job printed, by stream, as Towline tells it."""
     found = {"out": b"", "err": b""}
-    for header, blob in engine.frames("GET", f"/v1/jobs/{job}/log?follow=0"):
+    for header, blob in session.frames("GET", f"/v1/jobs/{job}/log?follow=0"):
         if "stream" in header:
             assert header["offset"] == len(found[header["stream"]]), f"job {job}: a gap"
             found[header["stream"]] += blob
@@ -68,7 +68,7 @@ def differences(
     asked: Mapping[int, Task],
     views: Iterable[Mapping[str, Any]],
     ran: Mapping[str, list[str]],
-    engine: Engine,
+    session: Session,
 ) -> list[str]:
     """In words, everything that is not as it was asked; empty when all is well."""
     known = {int(view["id"]): view for view in views}
@@ -83,7 +83,7 @@ def differences(
         if count[task.name] != 1:
             found.append(f"job {job}: {task.name} ran {count[task.name]} times")
         if job in known:
-            found += _about(job, task, known[job], where.get(task.name), engine)
+            found += _about(job, task, known[job], where.get(task.name), session)
         else:
             found.append(f"job {job} is not known any more")
     return found
@@ -94,7 +94,7 @@ def _names(asked: Mapping[int, Task]) -> set[str]:
 
 
 def _about(
-    job: int, task: Task, view: Mapping[str, Any], where: str | None, engine: Engine
+    job: int, task: Task, view: Mapping[str, Any], where: str | None, session: Session
 ) -> list[str]:
     expected = {
         "state": "failed" if task.code else "done",
@@ -102,21 +102,21 @@ def _about(
         "machines": [where],
         "command": task.argv,
     }
-    told = output(engine, job)
+    told = output(session, job)
     found = [
         f"job {job}: {name} is {view[name]!r}, not {value!r} ({view['reason']})"
         for name, value in expected.items()
         if view[name] != value
     ]
     # A start that never went out, because the machine was away, may be followed by another one.
-    if view["attempt"] != 1 and (runs := _runs(engine, job)) != 1:
+    if view["attempt"] != 1 and (runs := _runs(session, job)) != 1:
         found.append(f"job {job}: attempt {view['attempt']}, and it was said to run {runs} times")
     if told != {"out": task.out, "err": task.err}:
         found.append(f"job {job}: its output is {told!r}")
     return found
 
 
-def _runs(engine: Engine, job: int) -> int:
+def _runs(session: Session, job: int) -> int:
     """How many times Towline said that a job runs."""
-    history = engine.call("GET", f"/v1/jobs/{job}")["history"]
+    history = session.call("GET", f"/v1/jobs/{job}")["history"]
     return sum(entry["text"].startswith("running on") for entry in history)

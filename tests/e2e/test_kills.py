@@ -20,7 +20,7 @@ from testbed.hosts import Hosts
 from testbed.processes import name_of, parent_of, processes_on
 from testbed.tow import Tow
 from testbed.waiting import wait_until
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -60,7 +60,7 @@ class EngineKiller:
             self.enough.set()
 
     def _is_at_work(self, pid: int) -> bool:
-        about = Engine().running() if serves(self.home, pid) else None
+        about = Session().running() if serves(self.home, pid) else None
         return about is not None and "online" in about["machines"].values()
 
     def _fresh(self) -> int:
@@ -122,7 +122,7 @@ def test_a_hundred_kills_of_the_engine_lose_nothing_and_repeat_nothing(
         killing.result()
     views = wait_until(lambda: all_ended(tow), timeout=60, every=0.2)
     ran = lines_on(hosts, LAB)
-    assert differences(asked, views, ran, Engine()) == []
+    assert differences(asked, views, ran, Session()) == []
     assert all(ran.values()), "not every host was used"
     assert len(killer.killed) == KILLS
 
@@ -159,4 +159,4 @@ def test_killed_agents_and_killed_supervisors_cost_no_job_and_no_exit_code(
             kill_one(hosts, victim, random)
         asked = {future.result(): task for future, task in zip(submitted, wanted, strict=True)}
     views = wait_until(lambda: all_ended(tow), timeout=120, every=0.2)
-    assert differences(asked, views, lines_on(hosts, LAB), Engine()) == []
+    assert differences(asked, views, lines_on(hosts, LAB), Session()) == []

@@ -18,7 +18,7 @@ from testbed.processes import processes_on
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 from towline.agent.remote.packs import RECORD
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 
 pytestmark = pytest.mark.real
 
@@ -140,7 +140,7 @@ def test_a_transfer_goes_on_after_the_network_was_cut(hosts: Hosts, tow: Tow) ->
     wait_until(lambda: len(blobs(hosts)) >= 50, every=0.001)
     hosts.cut("h1")
     assert list(half_there(hosts)) == []
-    wait_until(lambda: Engine().call("GET", "/v1/engine")["machines"]["h1"] != "online", 120)
+    wait_until(lambda: Session().call("GET", "/v1/engine")["machines"]["h1"] != "online", 120)
     hosts.heal("h1")
     end = ended(tow, job, timeout=90)
     assert (end["state"], end["exit_code"]) == ("done", 0), end
@@ -188,8 +188,8 @@ def test_a_hundred_jobs_of_one_submission_share_one_transfer(hosts: Hosts, tow: 
         (tow.folder / f"file{number}").write_bytes(random.randbytes(50_000))
     before = received(hosts)
     ask = {"argv": ["sh", "-c", "cat file* | wc -c"], "cwd": str(tow.folder), "cluster": "lab"}
-    engine = Engine()
-    jobs = engine.call("POST", "/v1/jobs", {"jobs": [ask] * 100, "environ": {}})["jobs"]
+    session = Session()
+    jobs = session.call("POST", "/v1/jobs", {"jobs": [ask] * 100, "environ": {}})["jobs"]
     assert len(jobs) == 100
 
     def all_ended() -> list[dict[str, object]] | None:

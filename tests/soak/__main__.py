@@ -21,7 +21,7 @@ from testbed.hosts import Hosts
 from testbed.leftovers import stop_all
 from testbed.tow import Tow
 from testbed.waiting import wait_until
-from towline.cli.engine import ApiError, Engine
+from towline.cli.engine import ApiError, Session
 
 LAB = ("h1", "h2", "h3")
 #: So many jobs are under way at a time.
@@ -59,10 +59,10 @@ class Soak:
                 self.over.set()
         for future in submitting:
             future.result()
-        engine = Engine()
-        views = wait_until(lambda: self._all_home(engine), timeout=300, every=0.5)
+        session = Session()
+        views = wait_until(lambda: self._all_home(session), timeout=300, every=0.5)
         ran = [line for lines in self._lines() for line in lines]
-        found = judge(self.asked, views, ran, self.folder, self.killer, engine)
+        found = judge(self.asked, views, ran, self.folder, self.killer, session)
         return found._replace(wrong=self.wrong + found.wrong)
 
     def _kill_until(self, until: float, kills: int, submitting: "list[Future[None]]") -> None:
@@ -79,21 +79,21 @@ class Soak:
 
     def _submit_on(self) -> None:
         """One job after the other, each followed to its end, by `tow run` or by asking."""
-        engine = Engine()
+        session = Session()
         while not self.over.is_set():
             work = next(self.work)
             if int(work.name.removeprefix("soak")) % FOLLOWED == 0:
                 self._follow(work)
             else:
-                job = self._accepted(engine, work)
-                wait_until(lambda job=job: self._ended(engine, job), timeout=300, every=0.3)
+                job = self._accepted(session, work)
+                wait_until(lambda job=job: self._ended(session, job), timeout=300, every=0.3)
 
-    def _accepted(self, engine: Engine, work: Work) -> int:
+    def _accepted(self, session: Session, work: Work) -> int:
         """Ask until it is accepted: a machine that was just killed may be told as such."""
         key = uuid.uuid4().hex
         while True:
             try:
-                job: int = engine.submit(work.ask(self.folder), key)["id"]
+                job: int = session.submit(work.ask(self.folder), key)["id"]
             except ApiError:
                 self.refused += 1
             else:
@@ -114,12 +114,12 @@ class Soak:
         if shown != (work.code, work.out, 1) and "lost" not in done.stderr:
             self.wrong.append(f"job {job}: `tow run` showed {done.returncode}, {done.stderr!r}")
 
-    def _ended(self, engine: Engine, job: int) -> bool:
-        return self.over.is_set() or bool(engine.call("GET", f"/v1/jobs/{job}")["ended"])
+    def _ended(self, session: Session, job: int) -> bool:
+        return self.over.is_set() or bool(session.call("GET", f"/v1/jobs/{job}")["ended"])
 
-    def _all_home(self, engine: Engine) -> list[dict[str, Any]] | None:
+    def _all_home(self, session: Session) -> list[dict[str, Any]] | None:
         """All jobs, once each has ended and what it made is home."""
-        jobs: list[dict[str, Any]] = engine.call("GET", "/v1/jobs?all=1")["jobs"]
+        jobs: list[dict[str, Any]] = session.call("GET", "/v1/jobs?all=1")["jobs"]
         under_way = [job for job in jobs if not job["ended"] or job["results"] == "wanted"]
         return None if under_way else jobs
 

@@ -11,7 +11,7 @@ from soak.verdict import judge
 from soak.victims import Killer, Orphaning
 from soak.work import MADE, Work
 from testbed.hosts import Hosts
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 
 WORK = Work("soak1", "lab", "ran.txt", printed=3, made=2, pause=0.0, code=7)
 ENDED = {"id": 1, "state": "failed", "exit_code": 7, "reason": "", "ended": 100.0, "results": ""}
@@ -35,14 +35,14 @@ class Case:
 
     def wrong(self) -> list[str]:
         return judge(
-            {1: WORK}, self.views, self.ran, self.folder, self.killer, Engine.__new__(Engine)
+            {1: WORK}, self.views, self.ran, self.folder, self.killer, Session.__new__(Session)
         ).wrong
 
 
 @pytest.fixture
 def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     case = Case(tmp_path)
-    monkeypatch.setattr(verdict, "output", lambda engine, job: case.log)
+    monkeypatch.setattr(verdict, "output", lambda session, job: case.log)
     return case
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from e2e.checker import output
 from soak.victims import Killer
 from soak.work import MADE, Work
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 
 
 class Verdict(NamedTuple):
@@ -26,7 +26,7 @@ def judge(
     ran: Iterable[str],
     folder: Path,
     killer: Killer,
-    engine: Engine,
+    session: Session,
 ) -> Verdict:
     """Look at every job, its log and its results."""
     known = {int(view["id"]): view for view in views}
@@ -48,7 +48,7 @@ def judge(
             missing = _about_files(job, work, folder)
             # What the Engine says of them is the first thing to look at.
             wrong += [f"{text} (results: {view['results']!r})" for text in missing]
-            told = output(engine, job)
+            told = output(session, job)
             if told != {"out": work.out, "err": work.err}:
                 wrong.append(f"job {job}: its log differs: {_brief(told)}")
     return Verdict(len(asked), lost, wrong)

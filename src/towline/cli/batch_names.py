@@ -11,21 +11,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
     from towline.model.lines import Command
 
 
-def batches(engine: Engine, everything: bool = False) -> list[dict[str, Any]]:
+def batches(session: Session, everything: bool = False) -> list[dict[str, Any]]:
     """The batches that are active or ended lately; newest last."""
-    answer = engine.call("GET", with_query("/v1/batches", all=int(everything)))
+    answer = session.call("GET", with_query("/v1/batches", all=int(everything)))
     found: list[dict[str, Any]] = answer["batches"]
     return found
 
 
-def batch_path(engine: Engine, name: str, *rest: str) -> str:
+def batch_path(session: Session, name: str, *rest: str) -> str:
     """Where the API has a batch; `last` is the newest."""
     if name == "last":
-        found = batches(engine, everything=True)
+        found = batches(session, everything=True)
         if not found:
             raise NotFound("there is no batch yet", "tow batch FILE starts one")
         name = found[-1]["name"]
@@ -33,23 +33,23 @@ def batch_path(engine: Engine, name: str, *rest: str) -> str:
 
 
 def ask_of_batch(
-    engine: Engine, name: str, action: str, body: dict[str, Any] | None = None
+    session: Session, name: str, action: str, body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Have the Engine `stop`, `retry` or bring the `results` of a batch; what it answers."""
-    path = batch_path(engine, name, action)
-    answer: dict[str, Any] = engine.call("POST", path, body or {}, repeat=True)
+    path = batch_path(session, name, action)
+    answer: dict[str, Any] = session.call("POST", path, body or {}, repeat=True)
     return answer
 
 
-def jobs_of(engine: Engine, name: str, *, state: str = "", limit: int = 0) -> dict[str, Any]:
+def jobs_of(session: Session, name: str, *, state: str = "", limit: int = 0) -> dict[str, Any]:
     """A batch and its jobs, all of them unless there is a limit."""
-    target = with_query(batch_path(engine, name), state=state or None, limit=limit or None)
-    answer: dict[str, Any] = engine.call("GET", target)
+    target = with_query(batch_path(session, name), state=state or None, limit=limit or None)
+    answer: dict[str, Any] = session.call("GET", target)
     return answer
 
 
 def submitted_before(
-    engine: Engine, name: str, folder: str, commands: list[Command], source: str
+    session: Session, name: str, folder: str, commands: list[Command], source: str
 ) -> dict[str, Any] | None:
     """The batch that these commands were submitted as from this folder; None if never.
 
@@ -59,7 +59,7 @@ def submitted_before(
 
     found: list[dict[str, Any]] = [
         view
-        for view in reversed(batches(engine, everything=True))
+        for view in reversed(batches(session, everything=True))
         if original(view["folder"]) == folder and is_called(view["name"], name)
     ]
     # Why the newest of them is another batch.
@@ -67,7 +67,7 @@ def submitted_before(
     for view in found:
         if refusal and view["count"] != len(commands):
             continue
-        before = _submitted(engine, view)
+        before = _submitted(session, view)
         place = first_difference(before, commands)
         if place is None:
             return view
@@ -82,11 +82,11 @@ def is_called(name: str, wanted: str) -> bool:
     return name == wanted or (base == wanted and bool(dash) and number.isdigit())
 
 
-def _submitted(engine: Engine, view: dict[str, Any]) -> list[list[str]]:
+def _submitted(session: Session, view: dict[str, Any]) -> list[list[str]]:
     """The commands of a batch, in their order."""
     from towline.model.odd_text import original
 
-    jobs = sorted(jobs_of(engine, view["name"])["jobs"], key=lambda job: int(job["id"]))
+    jobs = sorted(jobs_of(session, view["name"])["jobs"], key=lambda job: int(job["id"]))
     return [list(map(original, job["command"])) for job in jobs]
 
 

@@ -48,7 +48,7 @@ class ApiError(TowlineError):
         self.trust: dict[str, Any] | None = error.get("trust")
 
 
-class Engine:
+class Session:
     """The API, as every command uses it."""
 
     def __init__(self, paths: Paths | None = None) -> None:
@@ -271,16 +271,16 @@ def _numbers(version: str) -> list[int]:
     return numbers
 
 
-def _mended(engine: Engine, error: ApiError) -> bool:
+def _mended(session: Session, error: ApiError) -> bool:
     """Ask the person at the terminal for what is missing; False when it is still missing."""
     if error.trust:
         from towline.cli.trusting import asked_to_trust
 
-        return asked_to_trust(engine, error.trust)
-    return bool(error.login) and _logged_in(engine, error, error.login or {})
+        return asked_to_trust(session, error.trust)
+    return bool(error.login) and _logged_in(session, error, error.login or {})
 
 
-def _logged_in(engine: Engine, error: ApiError, login: dict[str, Any]) -> bool:
+def _logged_in(session: Session, error: ApiError, login: dict[str, Any]) -> bool:
     from towline.cli.terminal import interactive
 
     if not interactive():
@@ -291,7 +291,7 @@ def _logged_in(engine: Engine, error: ApiError, login: dict[str, Any]) -> bool:
         return False
     from towline.cli.login import log_in
 
-    return log_in(engine, [login])
+    return log_in(session, [login])
 
 
 def _encoded(body: Any) -> bytes | None:

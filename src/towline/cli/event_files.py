@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
 #: TensorBoard itself tells its files by this.
 MARK = "tfevents"
@@ -26,11 +26,11 @@ MARK = "tfevents"
 class EventFiles:
     """Those of one job. They only ever grow, so only what is new travels."""
 
-    def __init__(self, engine: Engine, job: int, logdir: str, root: str) -> None:
-        self.engine = engine
+    def __init__(self, session: Session, job: int, logdir: str, root: str) -> None:
+        self.session = session
         self.job = job
         self.logdir = logdir
-        view = engine.call("GET", f"/v1/jobs/{job}")
+        view = session.call("GET", f"/v1/jobs/{job}")
         self.folder = os.path.join(root, run_name(view))
         self.subfolder = str(view.get("subfolder") or "")
         #: True once nothing more can come.
@@ -57,7 +57,7 @@ class EventFiles:
         if self.complete:
             return
         try:
-            ended = self.engine.call("GET", f"/v1/jobs/{self.job}")["state"] in FINAL
+            ended = self.session.call("GET", f"/v1/jobs/{self.job}")["state"] in FINAL
             self._fetch_new()
             self.complete, self._complaint = ended, ""
         except ApiError as error:
@@ -74,7 +74,7 @@ class EventFiles:
 
     def _fetch_new(self) -> None:
         target = with_query(f"/v1/jobs/{self.job}/walk", path=self.logdir)
-        for entry in self.engine.call("GET", target)["files"]:
+        for entry in self.session.call("GET", target)["files"]:
             if entry["kind"] == "file" and MARK in os.path.basename(entry["name"]):
                 self._fetch_one(entry["name"], entry["size"])
 
@@ -89,7 +89,7 @@ class EventFiles:
         path = os.path.join(self.logdir, name)
         query = {"path": path, "offset": offset, "limit": size - offset}
         with (
-            self.engine.open("GET", with_query(f"/v1/jobs/{self.job}/file", **query)) as reply,
+            self.session.open("GET", with_query(f"/v1/jobs/{self.job}/file", **query)) as reply,
             open(place, "ab" if offset else "wb") as sink,
         ):
             while piece := reply.read():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
     Frames = Iterator[tuple[dict[str, Any], bytes]]
 
@@ -61,7 +61,7 @@ class Follow:
 
     def __init__(
         self,
-        engine: Engine,
+        session: Session,
         *,
         ask: dict[str, Any] | None = None,
         key: str = "",
@@ -72,7 +72,7 @@ class Follow:
         until_end: bool = True,
         service: str | None = None,
     ) -> None:
-        self.engine = engine
+        self.session = session
         self.ask = ask
         self.key = key
         self.job_id = job_id
@@ -165,7 +165,7 @@ class Follow:
                         return self._ended({})
             except Gone:
                 if self.job_id is None:
-                    self.engine.check_key_known()
+                    self.session.check_key_known()
             except EngineError:
                 if not patience.tried:
                     raise
@@ -175,8 +175,8 @@ class Follow:
         self.live = set()
         self.resumed = self.job_id
         if self.job_id is None:
-            return self.engine.frames("POST", "/v1/run", self.ask, self.key)
-        return self.engine.frames("GET", self._log_target())
+            return self.session.frames("POST", "/v1/run", self.ask, self.key)
+        return self.session.frames("GET", self._log_target())
 
     def _log_target(self) -> str:
         import json
@@ -274,7 +274,7 @@ class Follow:
     def _log_in(self, login: dict[str, Any]) -> None:
         from towline.cli.login import log_in
 
-        log_in(self.engine, [login])
+        log_in(self.session, [login])
 
     def _ended(self, view: dict[str, Any]) -> int:
         from towline.cli.terminal.wording import exit_code, outcome
@@ -296,7 +296,7 @@ class Follow:
             return self._detach(INTERRUPTED_CODE)
         wish = what_now(f"job {self.job_id}")
         if wish == "stop":
-            self.engine.call("POST", "/v1/jobs/stop", {"ids": [self.job_id]}, repeat=True)
+            self.session.call("POST", "/v1/jobs/stop", {"ids": [self.job_id]}, repeat=True)
         return self._detach(LEAVING[wish]) if wish in LEAVING else None
 
     def _detach(self, code: int) -> int:

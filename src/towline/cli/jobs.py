@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -30,23 +30,23 @@ class Meant:
         self.jobs = range(first, first + int(found.get("count") or 0))
 
 
-def read_with_job(parser: Parser, args: list[str]) -> tuple[Namespace, Engine, int]:
+def read_with_job(parser: Parser, args: list[str]) -> tuple[Namespace, Session, int]:
     """The options as given, the Engine, and the number of the job that is meant."""
     options = parser.read(args)
-    engine = Engine()
-    return options, engine, job_number(engine, options.job)
+    session = Session()
+    return options, session, job_number(session, options.job)
 
 
-def meant(engine: Engine, name: str) -> Meant:
+def meant(session: Session, name: str) -> Meant:
     """The job or the batch that `name` means; the Engine knows them."""
     if name.isascii() and name.isdigit() and len(name) <= MOST_DIGITS:
         return Meant({"job": name})
-    return Meant(engine.call("GET", with_query("/v1/named", name=name)))
+    return Meant(session.call("GET", with_query("/v1/named", name=name)))
 
 
-def job_number(engine: Engine, name: str) -> int:
+def job_number(session: Session, name: str) -> int:
     """The number of the one job that `name` means."""
-    found = meant(engine, name)
+    found = meant(session, name)
     if found.batch:
         raise UsageError(
             f"{found.batch} is a batch of {len(found.jobs)} jobs",
@@ -56,31 +56,31 @@ def job_number(engine: Engine, name: str) -> int:
     return found.job
 
 
-def split(engine: Engine, names: list[str]) -> tuple[list[int], list[str]]:
+def split(session: Session, names: list[str]) -> tuple[list[int], list[str]]:
     """The jobs and the batches that are named, each once, in the order given."""
     jobs: dict[int, None] = {}
     batches: dict[str, None] = {}
     for name in names:
         if name == "all":
-            jobs.update(dict.fromkeys(_active(engine)))
-            batches.update(dict.fromkeys(_active_batches(engine)))
+            jobs.update(dict.fromkeys(_active(session)))
+            batches.update(dict.fromkeys(_active_batches(session)))
         elif span := _range(name):
             jobs.update(dict.fromkeys(span))
-        elif (found := meant(engine, name)).batch:
+        elif (found := meant(session, name)).batch:
             batches[found.batch] = None
         else:
             jobs[found.job] = None
     return list(jobs), list(batches)
 
 
-def job_numbers(engine: Engine, names: list[str]) -> list[int]:
+def job_numbers(session: Session, names: list[str]) -> list[int]:
     """The numbers of several jobs, those of whole batches included, each once."""
     numbers: dict[int, None] = {}
     for name in names:
         if span := _range(name):
             numbers.update(dict.fromkeys(span))
         else:
-            found = meant(engine, name)
+            found = meant(session, name)
             numbers.update(dict.fromkeys(found.jobs or [found.job]))
     return list(numbers)
 
@@ -94,12 +94,12 @@ def _range(name: str) -> range | None:
     return range(int(first), int(last) + 1)
 
 
-def _active(engine: Engine) -> list[int]:
-    answer = engine.call("GET", with_query("/v1/jobs", state="active"))
+def _active(session: Session) -> list[int]:
+    answer = session.call("GET", with_query("/v1/jobs", state="active"))
     return [int(job["id"]) for job in answer["jobs"]]
 
 
-def _active_batches(engine: Engine) -> list[str]:
+def _active_batches(session: Session) -> list[str]:
     from towline.cli.batch_names import batches
 
-    return [view["name"] for view in batches(engine) if view["ended"] is None]
+    return [view["name"] for view in batches(session) if view["ended"] is None]

@@ -9,10 +9,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
 
-def log_in(engine: Engine, logins: list[dict[str, Any]]) -> bool:
+def log_in(session: Session, logins: list[dict[str, Any]]) -> bool:
     """Let ssh ask on this terminal and have the Engine dial again; False when that cannot be."""
     if not interactive():
         for name in (shown_cluster(_name(login)) for login in logins):
@@ -30,7 +30,7 @@ def log_in(engine: Engine, logins: list[dict[str, Any]]) -> bool:
         else:
             note(f"could not log in to {target}")
     if opened:
-        engine.call("POST", "/v1/machines/redial", {"machines": opened}, repeat=True)
+        session.call("POST", "/v1/machines/redial", {"machines": opened}, repeat=True)
     return len(opened) == len(logins)
 
 

@@ -12,18 +12,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
 #: A machine that answers at all does so within this time.
 _PATIENCE_S = 1.5
 
 
 @contextmanager
-def patience(engine: Engine, job: int) -> Iterator[None]:
+def patience(session: Session, job: int) -> Iterator[None]:
     """Around whatever asks the machine of a job."""
     import threading
 
-    timer = threading.Timer(_PATIENCE_S, _tell_if_silent, (engine, job))
+    timer = threading.Timer(_PATIENCE_S, _tell_if_silent, (session, job))
     timer.daemon = True
     timer.start()
     try:
@@ -32,9 +32,9 @@ def patience(engine: Engine, job: int) -> Iterator[None]:
         timer.cancel()
 
 
-def _tell_if_silent(engine: Engine, job: int) -> None:
+def _tell_if_silent(session: Session, job: int) -> None:
     try:
-        view = engine.call("GET", f"/v1/jobs/{job}")
+        view = session.call("GET", f"/v1/jobs/{job}")
     except Exception:  # what is asked beside this says what is wrong
         return
     heard = view.get("heard_at")

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
 
 class Coming:
@@ -57,7 +57,7 @@ class Coming:
 class Pull:
     """One `tow pull`: what it brought, what was here already, and what stands in its way."""
 
-    def __init__(self, engine: Engine, job: int, *, force: bool) -> None:
+    def __init__(self, engine: Session, job: int, *, force: bool) -> None:
         self.engine = engine
         self.job = job
         self.force = force

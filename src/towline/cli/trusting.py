@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
 #: Settings that a reader looks for first, and what they do.
 _WORDS = {
@@ -27,7 +27,7 @@ _COLUMN = 18
 MOST_LINES = 6
 
 
-def asked_to_trust(engine: Engine, wanted: dict[str, Any]) -> bool:
+def asked_to_trust(session: Session, wanted: dict[str, Any]) -> bool:
     """Show what the file wants and ask; True when the person trusts it, and the Engine knows."""
     if not interactive():
         return False
@@ -43,7 +43,7 @@ def asked_to_trust(engine: Engine, wanted: dict[str, Any]) -> bool:
     if answer not in ("y", "yes"):
         return False
     folder = os.path.dirname(str(wanted["file"]))
-    engine.call("POST", "/v1/trust", {"cwd": folder, "digest": wanted["digest"]}, repeat=True)
+    session.call("POST", "/v1/trust", {"cwd": folder, "digest": wanted["digest"]}, repeat=True)
     return True
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from towline.cli.batch_names import ask_of_batch, batches, jobs_of
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.options import Parser
 from towline.cli.terminal import note, paint, printable, say, say_json
 from towline.cli.terminal.batch_wording import (
@@ -59,7 +59,7 @@ def parser_of(action: str) -> Parser:
 def act(parser: Parser, words: list[str]) -> int:
     """Do what one of the words behind `tow batch` means."""
     options = parser.read(words)
-    return _ACTIONS[parser.prog.rpartition(" ")[2]](Engine(), options)
+    return _ACTIONS[parser.prog.rpartition(" ")[2]](Session(), options)
 
 
 def act_on(action: str, name: str, *words: str, json: bool = False) -> int:
@@ -67,8 +67,8 @@ def act_on(action: str, name: str, *words: str, json: bool = False) -> int:
     return act(parser_of(action), [*words, *(["--json"] if json else []), "--", name])
 
 
-def show_list(engine: Engine, json: bool, everything: bool = False) -> int:
-    found = batches(engine, everything)
+def show_list(session: Session, json: bool, everything: bool = False) -> int:
+    found = batches(session, everything)
     if json:
         say_json({"batches": found})
     elif not found:
@@ -115,8 +115,8 @@ def _list_parser() -> Parser:
     return parser
 
 
-def _list(engine: Engine, options: Namespace) -> int:
-    return show_list(engine, options.json, options.all)
+def _list(session: Session, options: Namespace) -> int:
+    return show_list(session, options.json, options.all)
 
 
 def _show_parser() -> Parser:
@@ -133,17 +133,17 @@ def _show_parser() -> Parser:
     return parser
 
 
-def _show(engine: Engine, options: Namespace) -> int:
+def _show(session: Session, options: Namespace) -> int:
     if options.follow:
-        return _follow(engine, options.name, options.json)
+        return _follow(session, options.name, options.json)
     if options.json:
-        say_json(jobs_of(engine, options.name, state=options.state or "", limit=options.limit))
+        say_json(jobs_of(session, options.name, state=options.state or "", limit=options.limit))
         return 0
     states = [options.state] if options.state else list(WORTH_SHOWING)
     jobs: list[dict[str, Any]] = []
     view: dict[str, Any] = {}
     for state in states:
-        answer = jobs_of(engine, options.name, state=state, limit=options.limit)
+        answer = jobs_of(session, options.name, state=state, limit=options.limit)
         view = answer["batch"]
         jobs += answer["jobs"]
     say("\n".join(_facts(view, time.time())))
@@ -201,12 +201,12 @@ def _say_how_to_go_on(view: dict[str, Any]) -> None:
         say(f"\nto run these again: tow batch retry {name}")
 
 
-def _follow(engine: Engine, name: str, json: bool) -> int:
+def _follow(session: Session, name: str, json: bool) -> int:
     from towline.cli.batch.display import display_for
     from towline.cli.batch.follow import BatchFollow
 
-    view = jobs_of(engine, name, limit=1)["batch"]
-    return BatchFollow(engine, view["name"], display_for(json), view["seq"]).run()
+    view = jobs_of(session, name, limit=1)["batch"]
+    return BatchFollow(session, view["name"], display_for(json), view["seq"]).run()
 
 
 def _log_parser() -> Parser:
@@ -228,12 +228,12 @@ def _log_parser() -> Parser:
     return parser
 
 
-def _log(engine: Engine, options: Namespace) -> int:
+def _log(session: Session, options: Namespace) -> int:
     import os
 
     from towline.cli.batch.follow import print_in_order
 
-    answer = jobs_of(engine, options.name, state=options.state or "")
+    answer = jobs_of(session, options.name, state=options.state or "")
     jobs = sorted(answer["jobs"], key=lambda job: int(job["id"]))
     if options.lines:
         jobs = _of_lines(jobs, options.lines)
@@ -244,7 +244,7 @@ def _log(engine: Engine, options: Namespace) -> int:
             note(
                 f"line {job['line']} · job {job['id']} · {job['state']}: {printable(job['title'])}"
             )
-        code = print_in_order(engine, name, [job["id"]], stream=stream, until_end=options.follow)
+        code = print_in_order(session, name, [job["id"]], stream=stream, until_end=options.follow)
         if code is not None:
             return code
     return 0
@@ -279,8 +279,8 @@ def _stop_parser() -> Parser:
     return parser
 
 
-def _stop(engine: Engine, options: Namespace) -> int:
-    answer = ask_of_batch(engine, options.name, "stop", {"now": options.now})
+def _stop(session: Session, options: Namespace) -> int:
+    answer = ask_of_batch(session, options.name, "stop", {"now": options.now})
     if options.json:
         say_json(answer)
     else:
@@ -305,11 +305,11 @@ def _retry_parser() -> Parser:
     return parser
 
 
-def _retry(engine: Engine, options: Namespace) -> int:
+def _retry(session: Session, options: Namespace) -> int:
     body = {"states": options.state or list(AGAIN)}
-    answer = ask_of_batch(engine, options.name, "retry", body)
+    answer = ask_of_batch(session, options.name, "retry", body)
     if options.follow:
-        return _follow(engine, answer["batch"]["name"], options.json)
+        return _follow(session, answer["batch"]["name"], options.json)
     if options.json:
         say_json(answer)
     else:
@@ -331,13 +331,13 @@ def _results_parser() -> Parser:
     return parser
 
 
-def _results(engine: Engine, options: Namespace) -> int:
+def _results(session: Session, options: Namespace) -> int:
     import os
 
     from towline.cli.cwd import short_path
     from towline.model.odd_text import original
 
-    answer = ask_of_batch(engine, options.name, "results")
+    answer = ask_of_batch(session, options.name, "results")
     view = answer["batch"]
     if options.json:
         say_json(answer)

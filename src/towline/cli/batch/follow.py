@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Protocol
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
     class Display(Protocol):
         """Where a followed batch is shown."""
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class BatchFollow:
     """One batch being followed; no event is shown twice or left out."""
 
-    def __init__(self, engine: Engine, name: str, display: Display, since: int = 0) -> None:
-        self.engine = engine
+    def __init__(self, session: Session, name: str, display: Display, since: int = 0) -> None:
+        self.session = session
         self.name = name
         self.display = display
         #: Number of the last event that was shown.
@@ -48,7 +48,7 @@ class BatchFollow:
                 return exit_code(view)
             except KeyboardInterrupt:
                 self.display.pause()
-                code = interrupted(self.engine, self.name)
+                code = interrupted(self.session, self.name)
                 if code is not None:
                     return code
             except BaseException:
@@ -59,7 +59,7 @@ class BatchFollow:
         patience = Patience()
         while True:
             try:
-                for header, _ in self.engine.frames("GET", self._target()):
+                for header, _ in self.session.frames("GET", self._target()):
                     patience.heard()
                     self._show(header)
                     if header.get("over"):
@@ -102,8 +102,8 @@ class OutputOnly(Output):
 class OneOfMany(Follow):
     """A job whose output is printed between that of others."""
 
-    def __init__(self, engine: Engine, job_id: int, stream: str, until_end: bool) -> None:
-        super().__init__(engine, job_id=job_id, stream=stream, until_end=until_end)
+    def __init__(self, session: Session, job_id: int, stream: str, until_end: bool) -> None:
+        super().__init__(session, job_id=job_id, stream=stream, until_end=until_end)
         self.output = OutputOnly()
 
     def run(self) -> int:
@@ -116,29 +116,29 @@ class OneOfMany(Follow):
 
 
 def print_in_order(
-    engine: Engine, name: str, jobs: Iterable[int], *, stream: str = "all", until_end: bool = True
+    session: Session, name: str, jobs: Iterable[int], *, stream: str = "all", until_end: bool = True
 ) -> int | None:
     """Each job's output after that of the one before it; what to exit with after a Ctrl-C."""
     for job in jobs:
-        following = OneOfMany(engine, job, stream, until_end)
+        following = OneOfMany(session, job, stream, until_end)
         while True:
             try:
                 following.run()
                 break
             except KeyboardInterrupt:
-                code = interrupted(engine, name) if until_end else INTERRUPTED_CODE
+                code = interrupted(session, name) if until_end else INTERRUPTED_CODE
                 if code is not None:
                     return code
     return None
 
 
-def interrupted(engine: Engine, name: str) -> int | None:
+def interrupted(session: Session, name: str) -> int | None:
     """What to exit with after Ctrl-C; None: go on following."""
     if not interactive():
         return _detach(name, INTERRUPTED_CODE)
     wish = what_now(f"batch {name}")
     if wish == "stop":
-        engine.call("POST", f"/v1/batches/{quoted(name)}/stop", {}, repeat=True)
+        session.call("POST", f"/v1/batches/{quoted(name)}/stop", {}, repeat=True)
     return _detach(name, LEAVING[wish]) if wish in LEAVING else None
 
 

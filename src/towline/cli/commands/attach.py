@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.follow import Follow
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
@@ -29,10 +29,10 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
-    found = meant(engine, options.job)
+    session = Session()
+    found = meant(session, options.job)
     if found.batch:
         from towline.cli.batch.actions import act_on
 
         return act_on("show", found.batch, "-f", json=options.json)
-    return Follow(engine, job_id=found.job, json=options.json, tail=options.tail).run()
+    return Follow(session, job_id=found.job, json=options.json, tail=options.tail).run()

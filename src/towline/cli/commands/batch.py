@@ -6,7 +6,7 @@ import os
 
 from towline.cli.commands import run
 from towline.cli.commands.run import job_ask, new_key
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.not_yet import check_is_list
 from towline.cli.options import Parser, split_command
 from towline.cli.terminal import note, printable, say, say_json, tell
@@ -116,7 +116,7 @@ def main(args: list[str]) -> int:
     if not (options.file or options.matrix or options.params or command):
         from towline.cli.batch.actions import show_list
 
-        return show_list(Engine(), options.json)
+        return show_list(Session(), options.json)
     _check(reading, options, command)
     commands, name, source = _commands(options, command)
     if options.dry_run:
@@ -264,7 +264,7 @@ def _packed(options: Namespace) -> str:
 
 def _dry_run(options: Namespace, commands: list[Command]) -> int:
     ask = {**_base(options), "argv": commands[0].argv}
-    plan = Engine().call("POST", "/v1/plan", ask, repeat=True)
+    plan = Session().call("POST", "/v1/plan", ask, repeat=True)
     if options.json:
         lines = [{"number": command.number, "argv": command.argv} for command in commands]
         say_json({"lines": lines, "plan": plan})
@@ -293,18 +293,18 @@ def _shown(command: Command) -> str:
 
 
 def _run(options: Namespace, commands: list[Command], name: str, source: str) -> int:
-    engine = Engine()
+    session = Session()
     view = None
     if options.resume or options.rerun_failed:
-        view = _resumed(engine, options, commands, name, source)
+        view = _resumed(session, options, commands, name, source)
     since = view["seq"] if view else 0
     if view is None:
-        view = _submitted(engine, batch_ask(options, commands, name))
+        view = _submitted(session, batch_ask(options, commands, name))
     if options.detach:
         say_json(view) if options.json else say(f"batch {view['name']}")
         return 0
     if options.keep_order:
-        return _in_order(engine, view)
+        return _in_order(session, view)
     from towline.cli.batch.display import display_for
     from towline.cli.batch.follow import BatchFollow
 
@@ -313,12 +313,12 @@ def _run(options: Namespace, commands: list[Command], name: str, source: str) ->
     else:
         where = shown_cluster(view["cluster"])
         tell(f"batch {view['name']}: {count(view['count'], 'job')} on {where}")
-    return BatchFollow(engine, view["name"], display_for(options.json), since).run()
+    return BatchFollow(session, view["name"], display_for(options.json), since).run()
 
 
-def _submitted(engine: Engine, ask: dict[str, Any]) -> dict[str, Any]:
+def _submitted(session: Session, ask: dict[str, Any]) -> dict[str, Any]:
     try:
-        view: dict[str, Any] = engine.once("/v1/batches", ask, new_key())["batch"]
+        view: dict[str, Any] = session.once("/v1/batches", ask, new_key())["batch"]
     except KeyboardInterrupt:
         note("interrupted; whether the batch was accepted already, says: tow batch list")
         raise
@@ -326,17 +326,17 @@ def _submitted(engine: Engine, ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resumed(
-    engine: Engine, options: Namespace, commands: list[Command], name: str, source: str
+    session: Session, options: Namespace, commands: list[Command], name: str, source: str
 ) -> dict[str, Any] | None:
     """The batch these commands were submitted as, going on; None when there is none yet."""
     from towline.cli.batch_names import ask_of_batch, submitted_before
 
     folder = job_ask(options, [])["cwd"]
-    view = submitted_before(engine, name, folder, commands, source)
+    view = submitted_before(session, name, folder, commands, source)
     if view is None:
         return None
     states = ["lost", "stopped", *(["failed"] if options.rerun_failed else [])]
-    answer = ask_of_batch(engine, view["name"], "retry", {"states": states})
+    answer = ask_of_batch(session, view["name"], "retry", {"states": states})
     again: int = answer["retried"]
     done = answer["batch"]["counts"].get("done", 0)
     note(f"batch {view['name']} goes on: {done} done before, {count(again, 'job')} again")
@@ -344,7 +344,7 @@ def _resumed(
     return {**answer["batch"], "seq": view["seq"]}
 
 
-def _in_order(engine: Engine, view: dict[str, Any]) -> int:
+def _in_order(session: Session, view: dict[str, Any]) -> int:
     import time
 
     from towline.cli.batch.follow import print_in_order
@@ -352,9 +352,9 @@ def _in_order(engine: Engine, view: dict[str, Any]) -> int:
     from towline.cli.terminal.batch_wording import exit_code, summary
 
     name, first = view["name"], view["first"]
-    code = print_in_order(engine, name, range(first, first + view["count"]))
+    code = print_in_order(session, name, range(first, first + view["count"]))
     if code is not None:
         return code
-    ended = jobs_of(engine, name, limit=1)["batch"]
+    ended = jobs_of(session, name, limit=1)["batch"]
     tell(summary(ended, time.time()))
     return exit_code(ended)

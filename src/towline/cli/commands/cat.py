@@ -22,9 +22,9 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
-    with patience(engine, job):
-        reply = engine.open("GET", with_query(f"/v1/jobs/{job}/file", path=options.path))
+    options, session, job = read_with_job(parser(), args)
+    with patience(session, job):
+        reply = session.open("GET", with_query(f"/v1/jobs/{job}/file", path=options.path))
     with reply:
         while piece := reply.read():
             write(1, piece)

@@ -30,9 +30,9 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
+    options, session, job = read_with_job(parser(), args)
     folder = whole_path(options.folder or f"job-{job}")
-    done = engine.call("POST", f"/v1/jobs/{job}/checkout", {"folder": folder})
+    done = session.call("POST", f"/v1/jobs/{job}/checkout", {"folder": folder})
     if options.json:
         say_json({"folder": folder, **done})
     else:

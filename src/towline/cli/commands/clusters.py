@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from towline.cli.client import quoted, with_query
 from towline.cli.cwd import this_folder
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.login import log_in
 from towline.cli.options import Parser, sbatch_options
 from towline.cli.terminal import mark, printable, say, say_json, tell
@@ -58,28 +58,30 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     asking = parser()
     options = asking.read(args)
-    engine = Engine()
+    session = Session()
     if options.action == "list":
         if options.name:
             asking.error("`list` takes no name; the machines of one cluster: tow machines -c NAME")
-        return _list(engine, options.json)
+        return _list(session, options.json)
     if not options.name:
         asking.error(f"which cluster? tow clusters {options.action} NAME")
     if options.action in ("remove", "default"):
         if options.machines:
             asking.error(f"`{options.action}` takes one cluster at a time")
-        return _remove(engine, options) if options.action == "remove" else _default(engine, options)
+        return (
+            _remove(session, options) if options.action == "remove" else _default(session, options)
+        )
     if options.option and not options.slurm:
         asking.error("-o gives options of sbatch, so it goes with --slurm")
     if options.slurm and options.machines:
         asking.error("a Slurm knows its machines itself: name only its access node")
     if not (options.machines or options.slurm):
         asking.error("which machines? tow clusters add NAME MACHINE...")
-    return _add(engine, options)
+    return _add(session, options)
 
 
-def _list(engine: Engine, json: bool) -> int:
-    answer = engine.call("GET", with_query("/v1/clusters", cwd=this_folder()))
+def _list(session: Session, json: bool) -> int:
+    answer = session.call("GET", with_query("/v1/clusters", cwd=this_folder()))
     if json:
         say_json(answer)
         return 0
@@ -96,11 +98,11 @@ def _list(engine: Engine, json: bool) -> int:
     return 0
 
 
-def _add(engine: Engine, options: Namespace) -> int:
+def _add(session: Session, options: Namespace) -> int:
     logins = []
     machines: list[dict[str, Any]] = []
     added = True
-    for header, _ in engine.frames("POST", "/v1/clusters", _new_cluster(options)):
+    for header, _ in session.frames("POST", "/v1/clusters", _new_cluster(options)):
         step = header.get("step") or {}
         machines = header.get("machines") or machines
         added = header.get("added", added)
@@ -115,9 +117,9 @@ def _add(engine: Engine, options: Namespace) -> int:
         tell("  mend that and try again; or keep it for later: --offline")
     if options.json or not added:
         return 0 if added else 1
-    if logins and log_in(engine, logins):
+    if logins and log_in(session, logins):
         target = with_query("/v1/machines", cwd=this_folder(), cluster=options.name)
-        machines = engine.call("GET", target)["machines"]
+        machines = session.call("GET", target)["machines"]
     if machines:
         show_machines(machines)
     if any(machine["state"] == "online" for machine in machines):
@@ -145,8 +147,8 @@ def _say_step(step: dict[str, Any]) -> None:
         say(f"    {printable(str(step['hint']))}")
 
 
-def _remove(engine: Engine, options: Namespace) -> int:
-    answer = engine.call("DELETE", f"/v1/clusters/{quoted(options.name)}")
+def _remove(session: Session, options: Namespace) -> int:
+    answer = session.call("DELETE", f"/v1/clusters/{quoted(options.name)}")
     if options.json:
         say_json(answer)
     else:
@@ -154,8 +156,8 @@ def _remove(engine: Engine, options: Namespace) -> int:
     return 0
 
 
-def _default(engine: Engine, options: Namespace) -> int:
-    answer = engine.call("POST", "/v1/clusters/default", {"name": options.name}, repeat=True)
+def _default(session: Session, options: Namespace) -> int:
+    answer = session.call("POST", "/v1/clusters/default", {"name": options.name}, repeat=True)
     if options.json:
         say_json(answer)
     else:

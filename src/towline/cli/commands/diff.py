@@ -30,11 +30,11 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
+    options, session, job = read_with_job(parser(), args)
     values = {"names": "1"} if options.names else {}
     if options.other is not None:
-        values["other"] = str(job_number(engine, options.other))
-    found = engine.call("GET", with_query(f"/v1/jobs/{job}/diff", **values))
+        values["other"] = str(job_number(session, options.other))
+    found = session.call("GET", with_query(f"/v1/jobs/{job}/diff", **values))
     if options.json:
         say_json(found)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.options import Parser
 from towline.cli.terminal import say, say_json, write
 from towline.cli.terminal.wording import ago, count
@@ -38,17 +38,17 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
+    session = Session()
     if options.action == "log":
-        return _log(engine.paths.log_file, options.lines)
+        return _log(session.paths.log_file, options.lines)
     if options.action == "stop":
-        stopped = engine.retire()
+        stopped = session.retire()
         if options.json:
             say_json({"stopped": stopped})
         else:
             say("the Engine has ended; jobs go on" if stopped else "there is no Engine running")
         return 0
-    about = engine.running()
+    about = session.running()
     if options.json:
         say_json(about)
     elif about is None:
@@ -57,7 +57,7 @@ def main(args: list[str]) -> int:
         since = ago(about["started"], time.time()) if about.get("started") else "earlier"
         jobs = count(about.get("jobs_active", 0), "active job")
         say(f"Engine {about.get('version')}, process {about.get('pid')}, started {since}")
-        say(f"{jobs} · socket {engine.paths.socket}")
+        say(f"{jobs} · socket {session.paths.socket}")
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.commands.run import argv_of
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.not_yet import check_terminal, say_input_is_lost
 from towline.cli.options import Parser, split_command
@@ -48,18 +48,18 @@ def main(args: list[str]) -> int:
     if not command:
         asking.error("which command? tow exec JOB -- COMMAND")
     say_input_is_lost("the command")
-    engine = Engine()
-    job = job_number(engine, options.job)
+    session = Session()
+    job = job_number(session, options.job)
     body: dict[str, Any] = {"argv": argv_of(command)}
     if options.process is not None:
         body["process"] = options.process
-    return _run(engine, job, body, options.json)
+    return _run(session, job, body, options.json)
 
 
-def _run(engine: Engine, job: int, body: dict[str, Any], json: bool) -> int:
+def _run(session: Session, job: int, body: dict[str, Any], json: bool) -> int:
     output: Output | JsonLines = JsonLines() if json else Output()
     end: dict[str, Any] = {"exit_code": 1}
-    for header, blob in engine.frames("POST", f"/v1/jobs/{job}/exec", body):
+    for header, blob in session.frames("POST", f"/v1/jobs/{job}/exec", body):
         if "stream" in header:
             # One process writes here, so its lines need no name in front.
             output.stream({**header, "label": ""}, blob)

@@ -6,7 +6,7 @@ import signal
 import time
 
 from towline.cli.client import Gone
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
 from towline.cli.terminal import note, say, say_json
@@ -54,23 +54,23 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     asking = parser()
     options = asking.read(args)
-    engine = Engine()
+    session = Session()
     if options.list:
-        return _list(engine, options.json)
+        return _list(session, options.json)
     if options.stop is not None:
-        answer = engine.call("DELETE", f"/v1/forwards/{options.stop}")
+        answer = session.call("DELETE", f"/v1/forwards/{options.stop}")
         say_json(answer) if options.json else say(f"port {options.stop} is closed")
         return 0
     if options.port is None:
         asking.error("which port of which job? tow forward JOB PORT")
     here, options.port = options.port
     options.local = options.local or here
-    job = job_number(engine, options.job)
-    _warn_if_ended(engine, job)
+    job = job_number(session, options.job)
+    _warn_if_ended(session, job)
     if options.detach:
-        _tell(job, options.port, _open(engine, job, options.port, options.local), options.json)
+        _tell(job, options.port, _open(session, job, options.port, options.local), options.json)
         return 0
-    return _stay(engine, job, options)
+    return _stay(session, job, options)
 
 
 def _ports(text: str) -> tuple[int, int]:
@@ -83,8 +83,8 @@ def _ports(text: str) -> tuple[int, int]:
     return int(here or 0), int(there)
 
 
-def _warn_if_ended(engine: Engine, job: int) -> None:
-    view = engine.call("GET", f"/v1/jobs/{job}")
+def _warn_if_ended(session: Session, job: int) -> None:
+    view = session.call("GET", f"/v1/jobs/{job}")
     if view["state"] in FINAL:
         note(f"job {job} has ended: whatever listens on its machine now is not the job")
 
@@ -96,14 +96,14 @@ def _tell(job: int, port: int, local: int, json: bool) -> None:
         say(f"http://localhost:{local} -> job {job} port {port}")
 
 
-def _open(engine: Engine, job: int, port: int, local: int) -> int:
+def _open(session: Session, job: int, port: int, local: int) -> int:
     body = {"port": port, "local": local}
-    answer = engine.call("POST", f"/v1/jobs/{job}/forward", body)
+    answer = session.call("POST", f"/v1/jobs/{job}/forward", body)
     return int(answer["local"])
 
 
-def _list(engine: Engine, json: bool) -> int:
-    answer = engine.call("GET", "/v1/forwards")
+def _list(session: Session, json: bool) -> int:
+    answer = session.call("GET", "/v1/forwards")
     if json:
         say_json(answer)
     elif not answer["forwards"]:
@@ -116,31 +116,31 @@ def _list(engine: Engine, json: bool) -> int:
     return 0
 
 
-def _stay(engine: Engine, job: int, options: Namespace) -> int:
+def _stay(session: Session, job: int, options: Namespace) -> int:
     """Keep it open, also over a restart of the Engine, until somebody ends us."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
-    local = _open(engine, job, options.port, options.local)
+    local = _open(session, job, options.port, options.local)
     try:
         _tell(job, options.port, local, options.json)
         while True:
             time.sleep(LOOK_EVERY_S)
-            if not _is_open(engine, local):
-                _open(engine, job, options.port, local)
+            if not _is_open(session, local):
+                _open(session, job, options.port, local)
     except KeyboardInterrupt:
         return 0
     finally:
         try:
-            engine.call("DELETE", f"/v1/forwards/{local}")
+            session.call("DELETE", f"/v1/forwards/{local}")
         except EngineError:
             note(f"port {local} may still be open: tow forward --list")
         except TowlineError:
             pass  # It was closed already, with its job.
 
 
-def _is_open(engine: Engine, local: int) -> bool:
+def _is_open(session: Session, local: int) -> bool:
     try:
-        forwards: list[dict[str, Any]] = engine.call("GET", "/v1/forwards")["forwards"]
+        forwards: list[dict[str, Any]] = session.call("GET", "/v1/forwards")["forwards"]
     except Gone:
         return False
     return any(entry["local"] == local for entry in forwards)

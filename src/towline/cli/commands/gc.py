@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.options import Parser
 from towline.cli.terminal import say, say_json, tell
 from towline.cli.terminal.table import show_table
@@ -42,7 +42,7 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     options = parser().read(args)
     wish = {"dry_run": options.dry_run, "everything": options.all}
-    done = Engine().call("POST", "/v1/gc", wish, repeat=True)
+    done = Session().call("POST", "/v1/gc", wish, repeat=True)
     silent = [machine for machine in done["machines"] if machine["error"]]
     if options.json:
         say_json(done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.follow import Follow
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
@@ -43,8 +43,8 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     asking = parser()
     options = asking.read(args)
-    engine = Engine()
-    found = meant(engine, options.job)
+    session = Session()
+    found = meant(session, options.job)
     if found.batch:
         if options.json or options.service or options.tail is not None:
             line = f"{found.batch}.1"
@@ -55,7 +55,7 @@ def main(args: list[str]) -> int:
         return act_on("log", found.batch, *chosen)
     stream = "out" if options.stdout else "err" if options.stderr else "all"
     following = Follow(
-        engine,
+        session,
         job_id=found.job,
         json=options.json,
         stream=stream,
@@ -65,16 +65,16 @@ def main(args: list[str]) -> int:
     )
     if options.follow:
         return following.run()
-    with patience(engine, found.job):
+    with patience(session, found.job):
         code = following.run()
     if not following.offsets and not options.service:
-        _say_why_nothing(engine, following.view)
+        _say_why_nothing(session, following.view)
     return code
 
 
-def _say_why_nothing(engine: Engine, view: dict[str, Any]) -> None:
+def _say_why_nothing(session: Session, view: dict[str, Any]) -> None:
     """Of a job that has not begun, say so instead of nothing."""
     if view.get("state") not in ("new", "staging", "queued", "starting"):
         return
-    told = engine.call("GET", f"/v1/jobs/{view['id']}/why")
+    told = session.call("GET", f"/v1/jobs/{view['id']}/why")
     note(f"job {view['id']} is {view['state']}: {str(told['text']).splitlines()[0]}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.login import log_in
 from towline.cli.options import Parser
 from towline.cli.terminal import interactive, say, say_json
@@ -30,8 +30,8 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
-    answer = engine.call("GET", with_query("/v1/machines/login", name=options.name))
+    session = Session()
+    answer = session.call("GET", with_query("/v1/machines/login", name=options.name))
     if options.json:
         say_json(answer)
         return 0
@@ -40,4 +40,4 @@ def main(args: list[str]) -> int:
         return 0
     if not interactive():
         raise UsageError("a password can only be typed on a terminal", f"tow login {options.name}")
-    return 0 if log_in(engine, answer["logins"]) else 1
+    return 0 if log_in(session, answer["logins"]) else 1

@@ -36,9 +36,9 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
-    with patience(engine, job):
-        answer = engine.call("GET", with_query(f"/v1/jobs/{job}/files", path=options.path))
+    options, session, job = read_with_job(parser(), args)
+    with patience(session, job):
+        answer = session.call("GET", with_query(f"/v1/jobs/{job}/files", path=options.path))
     if options.json:
         say_json(answer)
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from towline.cli.client import with_query
 from towline.cli.cwd import this_folder
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.options import Parser
 from towline.cli.terminal import printable, say, say_json, tell
 
@@ -37,7 +37,7 @@ def main(args: list[str]) -> int:
     if options.disk:
         return _disk(options.cluster, options.json)
     target = with_query("/v1/machines", cwd=this_folder(), cluster=options.cluster)
-    answer = Engine().call("GET", target)
+    answer = Session().call("GET", target)
     if options.json:
         say_json(answer)
     elif not answer["machines"]:
@@ -51,7 +51,7 @@ def main(args: list[str]) -> int:
 
 def _disk(cluster: str | None, json: bool) -> int:
     """What is used on each machine; measuring it takes a moment."""
-    answer = Engine().call("GET", with_query("/v1/disk", cwd=this_folder(), cluster=cluster))
+    answer = Session().call("GET", with_query("/v1/disk", cwd=this_folder(), cluster=cluster))
     silent = [machine for machine in answer["machines"] if "error" in machine]
     if json:
         say_json(answer)

@@ -6,7 +6,7 @@ import os
 
 from towline.cli.client import with_query
 from towline.cli.cwd import whole_path
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.options import Parser
 from towline.cli.terminal import say, say_json
@@ -47,10 +47,10 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     options = parser().read(args)
     _check_fuse()
-    engine = Engine()
-    job = job_number(engine, options.job)
+    session = Session()
+    job = job_number(session, options.job)
     # Says what is wrong with the job while there is somebody to read it.
-    engine.call("GET", with_query(f"/v1/jobs/{job}/stat", path=""))
+    session.call("GET", with_query(f"/v1/jobs/{job}/stat", path=""))
     named = options.folder or f"job-{job}"
     folder = whole_path(named)
     made = _prepare(folder)

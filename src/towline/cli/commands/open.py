@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
 LOOK_EVERY_S = 0.3
 PATIENCE_S = 60.0
@@ -42,8 +42,8 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
-    seen = answering(engine, job, options.name)
+    options, session, job = read_with_job(parser(), args)
+    seen = answering(session, job, options.name)
     if options.json:
         say_json(seen)
     elif not os.isatty(1) or not _shown(seen["url"]):
@@ -53,12 +53,12 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def answering(engine: Engine, job: int, name: str | None) -> dict[str, Any]:
+def answering(session: Session, job: int, name: str | None) -> dict[str, Any]:
     """The service, once it is up."""
     until = time.monotonic() + PATIENCE_S
     told = False
     while True:
-        seen = _one(engine.call("GET", with_query("/v1/services", job=job))["services"], name)
+        seen = _one(session.call("GET", with_query("/v1/services", job=job))["services"], name)
         if seen["state"] == "up":
             return seen
         where = f"{seen['name']} of job {job}"

@@ -7,7 +7,7 @@ import stat
 
 from towline.cli.client import PIECE, FrameUpload
 from towline.cli.cwd import whole_path
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.options import Parser
 from towline.cli.terminal import note, say, say_json
@@ -43,7 +43,7 @@ def main(args: list[str]) -> int:
     options = parser().read(args)
     if not os.path.exists(options.local):
         raise NotFound(f"there is no file or folder {options.local} here")
-    engine = Engine()
+    engine = Session()
     job = job_number(engine, options.job)
     base = _target(options.local, options.path)
     sending = Push(list(_files(options.local, base)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.cwd import short_path
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.terminal import printable, say, say_json, tell
@@ -39,15 +39,17 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     asking = parser()
     options = asking.read(args)
-    engine = Engine()
-    found = meant(engine, options.job)
+    session = Session()
+    found = meant(session, options.job)
     if found.batch:
         if options.back:
             asking.error(f"--back is for one job, e.g. {found.batch}.1")
         from towline.cli.batch.actions import act_on
 
         return act_on("results", found.batch, json=options.json)
-    done = engine.call("POST", f"/v1/jobs/{found.job}/results", {"back": options.back}, repeat=True)
+    done = session.call(
+        "POST", f"/v1/jobs/{found.job}/results", {"back": options.back}, repeat=True
+    )
     if options.json:
         say_json(done)
         return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.follow import Follow
 from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
@@ -31,8 +31,8 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     retrying = parser()
     options = retrying.read(args)
-    engine = Engine()
-    numbers, batches = split(engine, options.jobs)
+    session = Session()
+    numbers, batches = split(session, options.jobs)
     if options.follow and len(numbers) + len(batches) != 1:
         retrying.error("only one job or batch can be followed")
     for name in batches:
@@ -43,9 +43,9 @@ def main(args: list[str]) -> int:
             return code
     if not numbers:
         return 0
-    answer = engine.call("POST", "/v1/jobs/retry", {"ids": numbers})
+    answer = session.call("POST", "/v1/jobs/retry", {"ids": numbers})
     if options.follow:
-        return Follow(engine, job_id=numbers[0], json=options.json).run()
+        return Follow(session, job_id=numbers[0], json=options.json).run()
     if options.json:
         say_json(answer)
     else:

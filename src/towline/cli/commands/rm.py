@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.terminal import printable, say, say_json, tell
@@ -33,10 +33,10 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
-    jobs, batches = split(engine, options.jobs)
+    session = Session()
+    jobs, batches = split(session, options.jobs)
     asked = {"ids": jobs, "batches": batches, "force": options.force}
-    done = engine.call("POST", "/v1/jobs/remove", asked)
+    done = session.call("POST", "/v1/jobs/remove", asked)
     if options.json:
         say_json(done)
         return 1 if done["stay"] else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
 from towline.cli.terminal import say, say_json
@@ -30,9 +30,9 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
-    job = None if options.job is None else job_number(engine, options.job)
-    answer = engine.call("GET", with_query("/v1/services", job=job))
+    session = Session()
+    job = None if options.job is None else job_number(session, options.job)
+    answer = session.call("GET", with_query("/v1/services", job=job))
     if options.json:
         say_json(answer)
     elif not answer["services"]:

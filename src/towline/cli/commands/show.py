@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.terminal import paint, printable, say, say_json
@@ -53,13 +53,13 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
-    found = meant(engine, options.job)
+    session = Session()
+    found = meant(session, options.job)
     if found.batch:
         from towline.cli.batch.actions import act_on
 
         return act_on("show", found.batch, json=options.json)
-    job = engine.call("GET", f"/v1/jobs/{found.job}")
+    job = session.call("GET", f"/v1/jobs/{found.job}")
     if options.json:
         say_json(job)
         return 0

@@ -6,7 +6,7 @@ import time
 
 from towline.cli.client import with_query
 from towline.cli.cwd import this_folder
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.options import Parser
 from towline.cli.terminal import say, say_json
 from towline.cli.terminal.table import show_table
@@ -35,16 +35,16 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine, cwd = Engine(), this_folder()
+    session, cwd = Session(), this_folder()
     if options.prune is not None:
         body = {"cwd": cwd, "older_than": options.prune}
-        done = engine.call("POST", "/v1/snapshots/prune", body)
+        done = session.call("POST", "/v1/snapshots/prune", body)
         if options.json:
             say_json(done)
         else:
             say("\n".join(f"forgot {name}" for name in done["forgotten"]) or "nothing to forget")
         return 0
-    found = engine.call("GET", with_query("/v1/snapshots", cwd=cwd))
+    found = session.call("GET", with_query("/v1/snapshots", cwd=cwd))
     if options.json:
         say_json(found)
     elif not found["snapshots"]:

@@ -6,7 +6,7 @@ import os
 import time
 
 from towline.cli.client import with_query
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.terminal import note, printable, say, say_json
 from towline.cli.terminal.batch_wording import machine_names, progress, state_of, took
@@ -83,10 +83,10 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
+    session = Session()
     if options.watch:
-        return _watch(engine, options)
-    found = _found(engine, options)
+        return _watch(session, options)
+    found = _found(session, options)
     if options.json:
         say_json(found)
         return 0
@@ -174,10 +174,10 @@ def _short(title: str) -> str:
     return cut(printable(title), TITLE_WIDTH)
 
 
-def _found(engine: Engine, options: Namespace) -> Found:
+def _found(session: Session, options: Namespace) -> Found:
     """What was asked for, as `--json` prints it."""
     if options.jobs:
-        return _named(engine, options)
+        return _named(session, options)
     target = with_query(
         "/v1/jobs",
         all=int(options.all),
@@ -185,8 +185,8 @@ def _found(engine: Engine, options: Namespace) -> Found:
         cluster=options.cluster,
         state=options.state,
     )
-    answer = engine.call("GET", target)
-    batches = _batches(engine, options)
+    answer = session.call("GET", target)
+    batches = _batches(session, options)
     found = {"jobs": answer["jobs"], "batches": batches, "left_out": answer.get("left_out", 0)}
     if options.limit is not None or not options.all:
         found = fewest(found, options.limit)
@@ -195,14 +195,14 @@ def _found(engine: Engine, options: Namespace) -> Found:
     return found
 
 
-def _named(engine: Engine, options: Namespace) -> Found:
+def _named(session: Session, options: Namespace) -> Found:
     from towline.cli.batch_names import jobs_of
     from towline.cli.jobs import split
 
-    numbers, batches = split(engine, options.jobs)
+    numbers, batches = split(session, options.jobs)
     return {
-        "jobs": [engine.call("GET", f"/v1/jobs/{job}") for job in numbers],
-        "batches": [jobs_of(engine, name, limit=1)["batch"] for name in batches],
+        "jobs": [session.call("GET", f"/v1/jobs/{job}") for job in numbers],
+        "batches": [jobs_of(session, name, limit=1)["batch"] for name in batches],
         "left_out": 0,
     }
 
@@ -233,8 +233,8 @@ def _rank(state: str) -> int:
     return 0 if state in MOVING else 1 if state not in FINAL else 2
 
 
-def _batches(engine: Engine, options: Namespace) -> list[dict[str, Any]]:
-    batches: list[dict[str, Any]] = engine.call(
+def _batches(session: Session, options: Namespace) -> list[dict[str, Any]]:
+    batches: list[dict[str, Any]] = session.call(
         "GET", with_query("/v1/batches", all=int(options.all))
     )["batches"]
     return [
@@ -250,18 +250,18 @@ def _is_in(batch: dict[str, Any], state: str | None) -> bool:
     return its not in FINAL if state == "active" else state in (None, its)
 
 
-def _watch(engine: Engine, options: Namespace) -> int:
+def _watch(session: Session, options: Namespace) -> int:
     try:
         if os.isatty(1) and not options.json:
-            _watch_live(engine, options)
+            _watch_live(session, options)
         else:
-            _watch_changes(engine, options)
+            _watch_changes(session, options)
     except KeyboardInterrupt:
         pass
     return 0
 
 
-def _watch_live(engine: Engine, options: Namespace) -> None:
+def _watch_live(session: Session, options: Namespace) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -269,7 +269,7 @@ def _watch_live(engine: Engine, options: Namespace) -> None:
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            found = _found(engine, options)
+            found = _found(session, options)
             lines = watched(found, options, console.width, console.height)
             live.update(Text.from_ansi("\n".join(lines), no_wrap=True), refresh=True)
             time.sleep(WATCH_EVERY_S)
@@ -284,10 +284,10 @@ def watched(found: Found, options: Namespace, width: int, height: int) -> list[s
     return [*lines, _more(found["left_out"], options)] if found["left_out"] else lines
 
 
-def _watch_changes(engine: Engine, options: Namespace) -> None:
+def _watch_changes(session: Session, options: Namespace) -> None:
     before = None
     while True:
-        found = _found(engine, options)
+        found = _found(session, options)
         if found != before:
             before = found
             say_json(found) if options.json else say(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.terminal import say, say_json, tell
@@ -45,17 +45,17 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
-    numbers, batches = split(engine, options.jobs)
+    session = Session()
+    numbers, batches = split(session, options.jobs)
     # The Engine's API never means "all" by "none": without a number there is nothing to do.
     stopping = {"ids": numbers, "now": options.now, "give_up": options.give_up}
     answer = (
-        engine.call("POST", "/v1/jobs/stop", stopping, repeat=True) if numbers else {"jobs": []}
+        session.call("POST", "/v1/jobs/stop", stopping, repeat=True) if numbers else {"jobs": []}
     )
     for name in batches:
         from towline.cli.batch_names import ask_of_batch
 
-        ask_of_batch(engine, name, "stop", {"now": options.now})
+        ask_of_batch(session, name, "stop", {"now": options.now})
     if options.json:
         say_json({**answer, "batches": batches} if batches else answer)
     elif not (numbers or batches):

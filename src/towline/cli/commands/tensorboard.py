@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.event_files import EventFiles
 from towline.cli.jobs import job_numbers
 from towline.cli.options import Parser
@@ -52,8 +52,8 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
-    jobs = job_numbers(engine, options.jobs)
+    session = Session()
+    jobs = job_numbers(session, options.jobs)
     port = free_port(options.port)
 
     def say_where(url: str) -> None:
@@ -64,12 +64,12 @@ def main(args: list[str]) -> int:
         named = ", ".join(map(str, jobs[:10])) + (" …" if len(jobs) > 10 else "")
         note(f"of job{'s' if len(jobs) > 1 else ''} {named}; Ctrl-C ends it")
 
-    show_until_left(engine, jobs, port, say_where, options.logdir.strip("/"))
+    show_until_left(session, jobs, port, say_where, options.logdir.strip("/"))
     return 0
 
 
 def show_until_left(
-    engine: Engine,
+    session: Session,
     jobs: list[int],
     port: int,
     say_where: Callable[[str], None],
@@ -85,7 +85,7 @@ def show_until_left(
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     with tempfile.TemporaryDirectory(prefix="tow-tensorboard-") as root:
-        shown = [EventFiles(engine, job, logdir, root) for job in jobs]
+        shown = [EventFiles(session, job, logdir, root) for job in jobs]
         log = os.path.join(root, ".log")
         board = start(shown[0].own_place() if alone else root, port, log)
         try:

@@ -7,7 +7,7 @@ import time
 
 from towline.cli.client import with_query
 from towline.cli.cwd import whole_path
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.options import Parser
 from towline.cli.terminal import printable, say, say_json
 from towline.cli.terminal.table import show_table
@@ -47,19 +47,19 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
+    session = Session()
     folder = whole_path(options.folder or ".")
     if os.path.basename(folder) == FILE:
         folder = os.path.dirname(folder)
     if options.list:
-        return _list(engine, options.json)
+        return _list(session, options.json)
     if options.revoke:
-        done = engine.call("POST", "/v1/trust/revoke", {"cwd": folder})
+        done = session.call("POST", "/v1/trust/revoke", {"cwd": folder})
         _tell(done, options.json, f"trusted no more: {printable(done['file'])}")
         return 0
     if options.show:
-        return _show(engine, folder, options.json)
-    project = engine.call("POST", "/v1/trust", {"cwd": folder}, repeat=True)["project"]
+        return _show(session, folder, options.json)
+    project = session.call("POST", "/v1/trust", {"cwd": folder}, repeat=True)["project"]
     _tell(project, options.json, _trusted(project))
     return 0
 
@@ -78,8 +78,8 @@ def _wishes(project: dict[str, Any]) -> list[str]:
     return [f"  {line}" for line in wishes(project["settings"])]
 
 
-def _show(engine: Engine, folder: str, json: bool) -> int:
-    project = engine.call("GET", with_query("/v1/trust", cwd=folder))["project"]
+def _show(session: Session, folder: str, json: bool) -> int:
+    project = session.call("GET", with_query("/v1/trust", cwd=folder))["project"]
     if json:
         say_json(project)
     elif project is None:
@@ -91,8 +91,8 @@ def _show(engine: Engine, folder: str, json: bool) -> int:
     return 0
 
 
-def _list(engine: Engine, json: bool) -> int:
-    found = engine.call("GET", "/v1/trust")
+def _list(session: Session, json: bool) -> int:
+    found = session.call("GET", "/v1/trust")
     if json:
         say_json({"trusted": found["trusted"]})
         return 0

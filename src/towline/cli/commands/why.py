@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.terminal import printable, say, say_json
@@ -30,12 +30,12 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    engine = Engine()
-    found = meant(engine, options.job)
+    session = Session()
+    found = meant(session, options.job)
     if found.batch:
-        answer = _of_batch(engine, found.batch)
+        answer = _of_batch(session, found.batch)
     else:
-        answer = engine.call("GET", f"/v1/jobs/{found.job}/why")
+        answer = session.call("GET", f"/v1/jobs/{found.job}/why")
     if options.json:
         say_json(answer)
         return 0
@@ -69,15 +69,15 @@ def _in_queue(answer: dict[str, Any]) -> list[str]:
     return [*lines, *filter(None, [requeued(queue, now)]), *prospects(queue, now)]
 
 
-def _of_batch(engine: Engine, name: str) -> dict[str, Any]:
+def _of_batch(session: Session, name: str) -> dict[str, Any]:
     """Why those of its jobs wait that wait, told of the first of them."""
     from towline.cli.batch_names import jobs_of
     from towline.cli.terminal.batch_wording import counts_text, state_of
 
-    answer = jobs_of(engine, name, state="queued", limit=1)
+    answer = jobs_of(session, name, state="queued", limit=1)
     view = answer["batch"]
     if not answer["jobs"]:
         return {"text": f"batch {name} is {state_of(view)}: {counts_text(view)}", "machines": []}
     job = answer["jobs"][0]
-    told: dict[str, Any] = engine.call("GET", f"/v1/jobs/{job['id']}/why")
+    told: dict[str, Any] = session.call("GET", f"/v1/jobs/{job['id']}/why")
     return {**told, "text": f"line {job['line']}, job {job['id']}: {told['text']}"}

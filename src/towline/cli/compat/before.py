@@ -15,13 +15,13 @@ from towline.model.lines import name_from
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from towline.cli.compat.batch_file import Task
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
 #: So many batches of one file are looked at; older ones tell less and less.
 LOOK_BACK = 20
 
 
-def unfinished_before(engine: Engine, file: str, tasks: list[Task]) -> dict[str, str]:
+def unfinished_before(session: Session, file: str, tasks: list[Task]) -> dict[str, str]:
     """Of tasks whose results are here, those that did not end well: name -> how they stand."""
     skipped = {task.name: task for task in tasks if existing_results(task.name)}
     if not skipped or file == "-":
@@ -32,11 +32,11 @@ def unfinished_before(engine: Engine, file: str, tasks: list[Task]) -> dict[str,
     found: dict[str, str] = {}
     mine = [
         view
-        for view in reversed(batches(engine, everything=True))
+        for view in reversed(batches(session, everything=True))
         if original(view["folder"]) == folder and is_called(view["name"], name)
     ]
     for view in mine[:LOOK_BACK]:
-        lines = {job["line"]: job for job in jobs_of(engine, view["name"])["jobs"]}
+        lines = {job["line"]: job for job in jobs_of(session, view["name"])["jobs"]}
         for task in [task for task in skipped.values() if task.name not in found]:
             job = lines.get(task.number)
             if job is not None and job["command"][-1:] == [task.command]:

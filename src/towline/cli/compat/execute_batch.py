@@ -18,7 +18,7 @@ from towline.cli.compat.needs import add_needs, argv_for, needs_gpu, request_for
 from towline.cli.compat.program import Options
 from towline.cli.compat.submission import batch_base, machine_limits
 from towline.cli.cwd import this_folder
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.main import leave
 from towline.cli.terminal import note, say, tell
 
@@ -65,20 +65,20 @@ def command(args: list[str]) -> int:
         "back": backwards(options.copy_backwards),
         "whole": bool(options.copy_backwards) or any(task.back for task in tasks),
     }
-    engine = Engine()
-    machines = machine_limits(engine, dict(zip(options.machines, entries, strict=True)), request)
+    session = Session()
+    machines = machine_limits(session, dict(zip(options.machines, entries, strict=True)), request)
     slots = {name: found["slots"] for name, found in machines.items()}
     say(f"machine limits:  { {name: len(found) for name, found in slots.items()} }")
     say(f"machine gpu choices: {[[gpus[0] for gpus in found if gpus] for found in slots.values()]}")
-    before = unfinished_before(engine, options.filename, tasks)
+    before = unfinished_before(session, options.filename, tasks)
     left = [task for task in tasks if not _skipped(task, before.get(task.name, ""))]
     if options.verbose:
         _tell_more(options, request, machines)
     if options.dry_run:
         if not any(slots.values()):
-            _check_possible(engine, request, machines)
+            _check_possible(session, request, machines)
         return _dry_run(options, left, slots)
-    code = _run(engine, options, left, base, entries) if left else 0
+    code = _run(session, options, left, base, entries) if left else 0
     return say_how_to_run_again(before) or code
 
 
@@ -104,7 +104,7 @@ def _skipped(task: Task, state: str) -> bool:
 
 
 def _run(
-    engine: Engine,
+    session: Session,
     options: Namespace,
     tasks: list[Task],
     base: dict[str, Any],
@@ -121,11 +121,11 @@ def _run(
         "lines": [_line(task, options) for task in tasks],
         "machines": entries,
     }
-    view = engine.once("/v1/batches", ask, new_key())["batch"]
+    view = session.once("/v1/batches", ask, new_key())["batch"]
     if options.verbose:
         note(f"batch {view['name']}, jobs {view['first']} to {view['first'] + view['count'] - 1}")
     progress = Progress(tasks, shows_gpu=needs_gpu(options) and not options.reserve)
-    return BatchFollow(engine, view["name"], progress).run()
+    return BatchFollow(session, view["name"], progress).run()
 
 
 def _line(task: Task, options: Namespace) -> dict[str, Any]:
@@ -142,11 +142,11 @@ def _line(task: Task, options: Namespace) -> dict[str, Any]:
     return line
 
 
-def _check_possible(engine: Engine, request: str, machines: dict[str, dict[str, Any]]) -> None:
+def _check_possible(session: Session, request: str, machines: dict[str, dict[str, Any]]) -> None:
     """Raise, as the run itself would, what none of the machines can ever take."""
     together = next(iter(machines.values()))["together"]
     ask = {**batch_base(request, []), "argv": ["true"], "cluster": together}
-    engine.call("POST", "/v1/plan", ask, repeat=True)
+    session.call("POST", "/v1/plan", ask, repeat=True)
 
 
 def _dry_run(options: Namespace, tasks: list[Task], slots: dict[str, list[list[int]]]) -> int:

@@ -13,7 +13,7 @@ from towline.cli.compat.machine_files import read_machine
 from towline.cli.compat.needs import NEXT_TO_NOTHING, by_interactive_bash
 from towline.cli.compat.single import RANDOM, random_name, single_options
 from towline.cli.compat.submission import batch_base, machine_limits
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.main import leave
 from towline.cli.terminal import note
 from towline.errors import UsageError
@@ -35,15 +35,15 @@ def command(args: list[str]) -> int:
         "whole": True,
         "name": name,
     }
-    engine = Engine()
+    session = Session()
     entry = {options.machine: read_machine(options.machine)}
-    found = machine_limits(engine, entry, NEXT_TO_NOTHING, each=True)[options.machine]
+    found = machine_limits(session, entry, NEXT_TO_NOTHING, each=True)[options.machine]
     if options.verbose:
         note(f"{options.machine} is {found['name']}; results go to job_results/{name}")
     from towline.cli.commands.run import new_key
     from towline.cli.follow import Follow
 
-    return Follow(engine, ask={**ask, "cluster": found["cluster"]}, key=new_key()).run()
+    return Follow(session, ask={**ask, "cluster": found["cluster"]}, key=new_key()).run()
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from towline.cli.compat.needs import NEXT_TO_NOTHING, by_interactive_bash
 from towline.cli.compat.program import Options
 from towline.cli.compat.single import RANDOM, random_name
 from towline.cli.compat.submission import batch_base, machine_limits
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.follow import Follow
 from towline.cli.main import leave
 from towline.cli.terminal import note, tell
@@ -68,8 +68,8 @@ class Labelled(OutputOnly):
 class OnMachine(Follow):
     """The command on one machine, followed in a thread of its own."""
 
-    def __init__(self, engine: Engine, file: str, ask: dict[str, Any]) -> None:
-        super().__init__(engine, ask=ask, key=new_key())
+    def __init__(self, session: Session, file: str, ask: dict[str, Any]) -> None:
+        super().__init__(session, ask=ask, key=new_key())
         self.file = file
         self.output = Labelled(file)
         self.code = 1
@@ -101,10 +101,10 @@ def command(args: list[str]) -> int:
         asking.error("a command and the machines to run it on are needed")
     entries = dict(zip(options.machines, machine_entries(options.machines), strict=True))
     asks = {file: _ask(options, place) for place, file in enumerate(entries)}
-    engine = Engine()
-    machines = machine_limits(engine, entries, NEXT_TO_NOTHING, each=True)
+    session = Session()
+    machines = machine_limits(session, entries, NEXT_TO_NOTHING, each=True)
     followed = [
-        OnMachine(engine, file, {**asks[file], "cluster": found["cluster"]})
+        OnMachine(session, file, {**asks[file], "cluster": found["cluster"]})
         for file, found in machines.items()
         if not found["reason"]
     ]

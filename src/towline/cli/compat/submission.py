@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
 
 
 def batch_base(request: str, only: list[str]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def batch_base(request: str, only: list[str]) -> dict[str, Any]:
 
 
 def machine_limits(
-    engine: Engine, entries: dict[str, dict[str, Any]], request: str, each: bool = False
+    session: Session, entries: dict[str, dict[str, Any]], request: str, each: bool = False
 ) -> dict[str, dict[str, Any]]:
     """What each machine has room for now, by the name of its file; ones that are away have none.
 
@@ -28,7 +28,7 @@ def machine_limits(
     """
     machines = list(entries.values())
     ask = {"cwd": this_folder(), "machines": machines, "request": request, "each": each}
-    reply = engine.call("POST", "/v1/limits", ask, repeat=True)
+    reply = session.call("POST", "/v1/limits", ask, repeat=True)
     found: dict[str, dict[str, Any]] = {}
     files: dict[str, str] = {}
     for file, answer in zip(entries, reply["machines"], strict=True):

@@ -6,7 +6,7 @@ from argparse import SUPPRESS
 
 from towline.cli.compat.program import Options
 from towline.cli.compat.submit_file import Destination, option_texts, read_destination
-from towline.cli.engine import Engine
+from towline.cli.engine import Session
 from towline.cli.main import leave
 from towline.cli.options import split_command
 from towline.errors import UsageError
@@ -98,12 +98,12 @@ def command(args: list[str]) -> int:
     ask = _ask(words, destination, given)
     if options.tensorboard:
         ask["services"] = ["tensorboard"]
-    engine = Engine()
-    ask["cluster"] = _cluster(engine, destination, ask["cwd"])
+    session = Session()
+    ask["cluster"] = _cluster(session, destination, ask["cwd"])
     from towline.cli.commands.run import new_key
     from towline.cli.compat.submit_follow import SubmitFollow
 
-    return SubmitFollow(engine, ask, new_key(), options.patience).run()
+    return SubmitFollow(session, ask, new_key(), options.patience).run()
 
 
 def _with_plain_switches(args: list[str]) -> list[str]:
@@ -181,7 +181,7 @@ def is_on(value: str) -> bool:
     return value.lower() not in ("false", "no")
 
 
-def _cluster(engine: Engine, destination: Destination, cwd: str) -> str:
+def _cluster(session: Session, destination: Destination, cwd: str) -> str:
     """The name that the Engine has for where the job goes."""
     from towline.cli.client import with_query
 
@@ -189,9 +189,9 @@ def _cluster(engine: Engine, destination: Destination, cwd: str) -> str:
         ask = {"cwd": cwd, "host": destination.host}
         if destination.folder:
             ask["folder"] = destination.folder
-        name: str = engine.call("POST", "/v1/clusters/slurm", ask, repeat=True)["cluster"]
+        name: str = session.call("POST", "/v1/clusters/slurm", ask, repeat=True)["cluster"]
         return name
-    known = engine.call("GET", with_query("/v1/clusters", cwd=cwd))["clusters"]
+    known = session.call("GET", with_query("/v1/clusters", cwd=cwd))["clusters"]
     names = [cluster["name"] for cluster in known]
     if destination.cluster not in names:
         raise UsageError(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from towline.cli.engine import Engine
+    from towline.cli.engine import Session
     from towline.cli.follow import Frames
 
 
@@ -24,9 +24,9 @@ class SubmitFollow(Follow):
     """Goes on until a person says otherwise; without TensorBoard or terminal, to the job's end."""
 
     def __init__(
-        self, engine: Engine, ask: dict[str, Any], key: str, patience_s: float = 120.0
+        self, session: Session, ask: dict[str, Any], key: str, patience_s: float = 120.0
     ) -> None:
-        super().__init__(engine, ask=ask, key=key)
+        super().__init__(session, ask=ask, key=key)
         self.has_board = bool(ask.get("services"))
         #: How long the network may be away before a person is asked.
         self.patience_s = patience_s
@@ -101,7 +101,7 @@ class SubmitFollow(Follow):
                 port = free_port(int(self.url.rpartition(":")[2].partition("/")[0] or 0))
             except UsageError:
                 port = free_port(0)
-            show_until_left(self.engine, [self.job_id], port, self._say_it_stays, alone=True)
+            show_until_left(self.session, [self.job_id], port, self._say_it_stays, alone=True)
         except TowlineError as error:
             note(f"its TensorBoard has ended with it: {error.text}")
             note(f"to look again: tow tensorboard {self.job_id}; Ctrl-C leaves")
@@ -167,7 +167,7 @@ class SubmitFollow(Follow):
     def _is_back(self) -> bool:
         """Whether the cluster was heard again."""
         with suppress(TowlineError):
-            return not self.engine.call("GET", f"/v1/jobs/{self.job_id}").get("silent_since")
+            return not self.session.call("GET", f"/v1/jobs/{self.job_id}").get("silent_since")
         return False
 
     def _say_it_is_back(self) -> None:
@@ -182,7 +182,7 @@ class SubmitFollow(Follow):
         )
 
     def _cancel(self, away: bool) -> None:
-        self.engine.call("POST", "/v1/jobs/stop", {"ids": [self.job_id]}, repeat=True)
+        self.session.call("POST", "/v1/jobs/stop", {"ids": [self.job_id]}, repeat=True)
         self.cancelled = True
         if away:
             note(f"job {self.job_id} is cancelled as soon as {self.cluster} answers")
