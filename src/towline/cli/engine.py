@@ -10,12 +10,13 @@ import time
 from towline.cli.client import Gone, Reply, connect, request
 from towline.config.paths import home_paths
 from towline.errors import EngineError, TowlineError
+from towline.model.names import shown_cluster
 from towline.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from subprocess import Popen
     from typing import Any
 
@@ -48,11 +49,46 @@ class ApiError(TowlineError):
         self.trust: dict[str, Any] | None = error.get("trust")
 
 
-class Session:
-    """The API, as every command uses it."""
+class Login:
+    """A machine that wants a person: a password, a second factor, a host key to look at."""
 
-    def __init__(self, paths: Paths | None = None) -> None:
+    def __init__(self, facts: dict[str, Any]) -> None:
+        #: What ssh dials.
+        self.target = str(facts["target"])
+        #: The machine's name, for people and for the Engine.
+        self.machine = str(facts.get("machine") or self.target)
+        #: ssh, which asks on the terminal and then stays behind as the connection's master.
+        self.command = [str(word) for word in facts["command"]]
+
+
+class Trust:
+    """A project's file that wants to decide what runs where, as it is now."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.file = str(facts["file"])
+        self.digest = str(facts["digest"])
+        #: What it says.
+        self.settings: dict[str, Any] = facts["settings"]
+
+
+class Session:
+    """The Engine's API, for commands and programs; any number of threads may use one.
+
+    What only a person can do is asked for through `on_login` and `on_trust`. Each is called in the
+    thread that needs it and returns True once it is done; then the request is sent again. Without
+    them, it fails and says what to type.
+    """
+
+    def __init__(
+        self,
+        paths: Paths | None = None,
+        *,
+        on_login: Callable[[Login], bool] | None = None,
+        on_trust: Callable[[Trust], bool] | None = None,
+    ) -> None:
         self.paths = paths or home_paths()
+        self.on_login = on_login
+        self.on_trust = on_trust
         #: The Engine is newer than this command, which began before an upgrade: they get along.
         self._outdated = False
 
@@ -103,7 +139,7 @@ class Session:
             for header, blob in reply.frames():
                 if "error" in header:
                     error = ApiError(header["error"], int(header.get("exit") or 1))
-                    if said_anything or not _mended(self, error):
+                    if said_anything or not self._mended(error):
                         raise error
                     break
                 said_anything = True
@@ -127,11 +163,39 @@ class Session:
     def _can_go_on(self, error: ApiError) -> bool:
         """True when what was wrong is mended, so that the same request can be sent again."""
         if error.code != "version":
-            return _mended(self, error)
+            return self._mended(error)
         self._outdated = _is_newer(error.engine_version)
         if not self._outdated:
             self.retire()
         return True
+
+    def _mended(self, error: ApiError) -> bool:
+        """Ask a person for what is missing; False when it is still missing."""
+        if error.trust:
+            wanted = Trust(error.trust)
+            return bool(self.on_trust and self.on_trust(wanted) and self.trust(wanted))
+        if not error.login:
+            return False
+        if self.on_login is None:
+            name = shown_cluster(Login(error.login).machine)
+            error.hint = error.hint or f"type on a terminal: tow login {name}"
+            return False
+        return self.log_in([error.login])
+
+    def trust(self, wanted: Trust) -> bool:
+        """Let the project's file decide, until it changes."""
+        body = {"cwd": os.path.dirname(wanted.file), "digest": wanted.digest}
+        self.call("POST", "/v1/trust", body, repeat=True)
+        return True
+
+    def log_in(self, logins: list[dict[str, Any]]) -> bool:
+        """Have a person log in to each of these; True when all of them are open afterwards."""
+        if self.on_login is None:
+            return False
+        opened = [login.machine for login in map(Login, logins) if self.on_login(login)]
+        if opened:
+            self.call("POST", "/v1/machines/redial", {"machines": opened}, repeat=True)
+        return len(opened) == len(logins)
 
     def running(self) -> dict[str, Any] | None:
         """What the Engine says of itself, whatever its version; None when there is none."""
@@ -269,29 +333,6 @@ def _numbers(version: str) -> list[int]:
             break
         numbers.append(int(part))
     return numbers
-
-
-def _mended(session: Session, error: ApiError) -> bool:
-    """Ask the person at the terminal for what is missing; False when it is still missing."""
-    if error.trust:
-        from towline.cli.trusting import asked_to_trust
-
-        return asked_to_trust(session, error.trust)
-    return bool(error.login) and _logged_in(session, error, error.login or {})
-
-
-def _logged_in(session: Session, error: ApiError, login: dict[str, Any]) -> bool:
-    from towline.cli.terminal import interactive
-
-    if not interactive():
-        from towline.model.names import shown_cluster
-
-        name = shown_cluster(str(login.get("machine") or login["target"]))
-        error.hint = error.hint or f"type on a terminal: tow login {name}"
-        return False
-    from towline.cli.login import log_in
-
-    return log_in(session, [login])
 
 
 def _encoded(body: Any) -> bytes | None:

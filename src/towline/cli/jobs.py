@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
-from towline.cli.engine import Session
+from towline.cli.session import open_session
 from towline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
+    from towline.cli.engine import Session
     from towline.cli.options import Parser
 
 LONGEST_RANGE = 100_000
@@ -33,7 +34,7 @@ class Meant:
 def read_with_job(parser: Parser, args: list[str]) -> tuple[Namespace, Session, int]:
     """The options as given, the Engine, and the number of the job that is meant."""
     options = parser.read(args)
-    session = Session()
+    session = open_session()
     return options, session, job_number(session, options.job)
 
 

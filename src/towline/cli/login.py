@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from towline.cli.terminal import interactive, note
+from towline.cli.terminal import note
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.cli.engine import Login, Session
 
 
 def log_in(session: Session, logins: list[dict[str, Any]]) -> bool:
     """Let ssh ask on this terminal and have the Engine dial again; False when that cannot be."""
-    if not interactive():
-        for name in (shown_cluster(_name(login)) for login in logins):
+    if session.on_login is None:
+        for login in logins:
+            name = shown_cluster(str(login.get("machine") or login["target"]))
             note(f"{name} needs you once, on a terminal; type: tow login {name}")
-        return False
+    return session.log_in(logins)
+
+
+def typed_here(login: Login) -> bool:
+    """Let ssh ask on this terminal; True when it is connected."""
     import subprocess
 
-    opened = []
-    for login in logins:
-        target = shown_cluster(str(login["target"]))
-        note(f"logging in to {target}")
-        # ssh asks on the terminal and then stays behind as the connection's master.
-        if subprocess.run([str(word) for word in login["command"]]).returncode == 0:
-            opened.append(_name(login))
-        else:
-            note(f"could not log in to {target}")
-    if opened:
-        session.call("POST", "/v1/machines/redial", {"machines": opened}, repeat=True)
-    return len(opened) == len(logins)
-
-
-def _name(login: dict[str, Any]) -> str:
-    return str(login.get("machine") or login["target"])
+    target = shown_cluster(login.target)
+    note(f"logging in to {target}")
+    if subprocess.run(login.command).returncode == 0:
+        return True
+    note(f"could not log in to {target}")
+    return False

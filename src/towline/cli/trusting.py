@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
-from towline.cli.terminal import interactive, paint, printable, tell, write
+from towline.cli.terminal import paint, printable, tell, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.cli.engine import Trust
 
 #: Settings that a reader looks for first, and what they do.
 _WORDS = {
@@ -27,12 +25,10 @@ _COLUMN = 18
 MOST_LINES = 6
 
 
-def asked_to_trust(session: Session, wanted: dict[str, Any]) -> bool:
-    """Show what the file wants and ask; True when the person trusts it, and the Engine knows."""
-    if not interactive():
-        return False
-    tell(f"{printable(str(wanted['file']))} wants to decide what runs where:")
-    for line in wishes(wanted["settings"], MOST_LINES):
+def asked_to_trust(wanted: Trust) -> bool:
+    """Show what the file wants and ask; True when the person trusts it."""
+    tell(f"{printable(wanted.file)} wants to decide what runs where:")
+    for line in wishes(wanted.settings, MOST_LINES):
         tell(f"  {line}")
     write(2, paint("Trust it, until it changes? [y/N] ", "bold", 2).encode())
     try:
@@ -40,11 +36,7 @@ def asked_to_trust(session: Session, wanted: dict[str, Any]) -> bool:
     except (EOFError, KeyboardInterrupt):
         tell("")
         return False
-    if answer not in ("y", "yes"):
-        return False
-    folder = os.path.dirname(str(wanted["file"]))
-    session.call("POST", "/v1/trust", {"cwd": folder, "digest": wanted["digest"]}, repeat=True)
-    return True
+    return answer in ("y", "yes")
 
 
 def wishes(settings: dict[str, Any], most: int = 0) -> Iterator[str]:

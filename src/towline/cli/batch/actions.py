@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from towline.cli.batch_names import ask_of_batch, batches, jobs_of
-from towline.cli.engine import Session
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import note, paint, printable, say, say_json
 from towline.cli.terminal.batch_wording import (
     bar,
@@ -26,6 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
+
+    from towline.cli.engine import Session
 
 LIST_COLUMNS = [
     Column("BATCH"),
@@ -59,7 +61,7 @@ def parser_of(action: str) -> Parser:
 def act(parser: Parser, words: list[str]) -> int:
     """Do what one of the words behind `tow batch` means."""
     options = parser.read(words)
-    return _ACTIONS[parser.prog.rpartition(" ")[2]](Session(), options)
+    return _ACTIONS[parser.prog.rpartition(" ")[2]](open_session(), options)
 
 
 def act_on(action: str, name: str, *words: str, json: bool = False) -> int:

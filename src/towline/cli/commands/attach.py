@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Session
 from towline.cli.follow import Follow
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 
 EXAMPLES = """
 tow attach 12
@@ -29,7 +29,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     found = meant(session, options.job)
     if found.batch:
         from towline.cli.batch.actions import act_on

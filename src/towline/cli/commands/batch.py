@@ -6,9 +6,9 @@ import os
 
 from towline.cli.commands import run
 from towline.cli.commands.run import job_ask, new_key
-from towline.cli.engine import Session
 from towline.cli.not_yet import check_is_list
 from towline.cli.options import Parser, split_command
+from towline.cli.session import open_session
 from towline.cli.terminal import note, printable, say, say_json, tell
 from towline.cli.terminal.wording import count
 from towline.errors import UsageError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
+    from towline.cli.engine import Session
     from towline.model.lines import Command
 
 #: Options of `tow run` that are about one job only, and those that mean something else here.
@@ -116,7 +117,7 @@ def main(args: list[str]) -> int:
     if not (options.file or options.matrix or options.params or command):
         from towline.cli.batch.actions import show_list
 
-        return show_list(Session(), options.json)
+        return show_list(open_session(), options.json)
     _check(reading, options, command)
     commands, name, source = _commands(options, command)
     if options.dry_run:
@@ -264,7 +265,7 @@ def _packed(options: Namespace) -> str:
 
 def _dry_run(options: Namespace, commands: list[Command]) -> int:
     ask = {**_base(options), "argv": commands[0].argv}
-    plan = Session().call("POST", "/v1/plan", ask, repeat=True)
+    plan = open_session().call("POST", "/v1/plan", ask, repeat=True)
     if options.json:
         lines = [{"number": command.number, "argv": command.argv} for command in commands]
         say_json({"lines": lines, "plan": plan})
@@ -293,7 +294,7 @@ def _shown(command: Command) -> str:
 
 
 def _run(options: Namespace, commands: list[Command], name: str, source: str) -> int:
-    session = Session()
+    session = open_session()
     view = None
     if options.resume or options.rerun_failed:
         view = _resumed(session, options, commands, name, source)

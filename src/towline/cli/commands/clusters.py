@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from towline.cli.client import quoted, with_query
 from towline.cli.cwd import this_folder
-from towline.cli.engine import Session
 from towline.cli.login import log_in
 from towline.cli.options import Parser, sbatch_options
+from towline.cli.session import open_session
 from towline.cli.terminal import mark, printable, say, say_json, tell
 from towline.cli.terminal.machine_table import show_machines
 from towline.cli.terminal.table import show_table
@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
+
+    from towline.cli.engine import Session
 
 EXAMPLES = """
 tow clusters
@@ -58,7 +60,7 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     asking = parser()
     options = asking.read(args)
-    session = Session()
+    session = open_session()
     if options.action == "list":
         if options.name:
             asking.error("`list` takes no name; the machines of one cluster: tow machines -c NAME")

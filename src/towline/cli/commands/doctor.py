@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from towline.cli.client import with_query
 from towline.cli.cwd import this_folder
-from towline.cli.engine import Session
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import mark, paint, printable, say, say_json
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ def main(args: list[str]) -> int:
     target = with_query("/v1/doctor", cwd=this_folder(), cluster=options.cluster)
     well = False
     place = ""
-    for header, _ in Session().frames("GET", target):
+    for header, _ in open_session().frames("GET", target):
         well = bool(header.get("ok")) if header.get("done") else well
         if options.json:
             say_json(header)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.engine import Session
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json, write
 from towline.cli.terminal.wording import ago, count
 from towline.errors import NotFound
@@ -38,7 +38,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     if options.action == "log":
         return _log(session.paths.log_file, options.lines)
     if options.action == "stop":

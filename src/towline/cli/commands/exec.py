@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from towline.cli.commands.run import argv_of
-from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.not_yet import check_terminal, say_input_is_lost
 from towline.cli.options import Parser, split_command
+from towline.cli.session import open_session
 from towline.cli.terminal import note, tell
 from towline.cli.terminal.output import JsonLines, Output
 from towline.cli.terminal.wording import exit_code
@@ -14,6 +14,8 @@ from towline.cli.terminal.wording import exit_code
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from towline.cli.engine import Session
 
 VALUED = ("-p", "--process")
 EXAMPLES = """
@@ -48,7 +50,7 @@ def main(args: list[str]) -> int:
     if not command:
         asking.error("which command? tow exec JOB -- COMMAND")
     say_input_is_lost("the command")
-    session = Session()
+    session = open_session()
     job = job_number(session, options.job)
     body: dict[str, Any] = {"argv": argv_of(command)}
     if options.process is not None:

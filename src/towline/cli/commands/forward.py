@@ -6,9 +6,9 @@ import signal
 import time
 
 from towline.cli.client import Gone
-from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import note, say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import FINAL
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from types import FrameType
     from typing import Any
+
+    from towline.cli.engine import Session
 
 LOOK_EVERY_S = 2.0
 EXAMPLES = """
@@ -54,7 +56,7 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     asking = parser()
     options = asking.read(args)
-    session = Session()
+    session = open_session()
     if options.list:
         return _list(session, options.json)
     if options.stop is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Session
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json, tell
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import count, size
@@ -42,7 +42,7 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     options = parser().read(args)
     wish = {"dry_run": options.dry_run, "everything": options.all}
-    done = Session().call("POST", "/v1/gc", wish, repeat=True)
+    done = open_session().call("POST", "/v1/gc", wish, repeat=True)
     silent = [machine for machine in done["machines"] if machine["error"]]
     if options.json:
         say_json(done)

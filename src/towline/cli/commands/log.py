@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Session
 from towline.cli.follow import Follow
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.patience import patience
+from towline.cli.session import open_session
 from towline.cli.terminal import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from towline.cli.engine import Session
 
 EXAMPLES = """
 tow log 12
@@ -43,7 +45,7 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     asking = parser()
     options = asking.read(args)
-    session = Session()
+    session = open_session()
     found = meant(session, options.job)
     if found.batch:
         if options.json or options.service or options.tail is not None:

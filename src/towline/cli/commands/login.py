@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
-from towline.cli.engine import Session
 from towline.cli.login import log_in
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import interactive, say, say_json
 from towline.errors import UsageError
 
@@ -30,7 +30,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     answer = session.call("GET", with_query("/v1/machines/login", name=options.name))
     if options.json:
         say_json(answer)

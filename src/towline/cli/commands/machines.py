@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from towline.cli.client import with_query
 from towline.cli.cwd import this_folder
-from towline.cli.engine import Session
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import printable, say, say_json, tell
 
 EXAMPLES = """
@@ -37,7 +37,7 @@ def main(args: list[str]) -> int:
     if options.disk:
         return _disk(options.cluster, options.json)
     target = with_query("/v1/machines", cwd=this_folder(), cluster=options.cluster)
-    answer = Session().call("GET", target)
+    answer = open_session().call("GET", target)
     if options.json:
         say_json(answer)
     elif not answer["machines"]:
@@ -51,7 +51,7 @@ def main(args: list[str]) -> int:
 
 def _disk(cluster: str | None, json: bool) -> int:
     """What is used on each machine; measuring it takes a moment."""
-    answer = Session().call("GET", with_query("/v1/disk", cwd=this_folder(), cluster=cluster))
+    answer = open_session().call("GET", with_query("/v1/disk", cwd=this_folder(), cluster=cluster))
     silent = [machine for machine in answer["machines"] if "error" in machine]
     if json:
         say_json(answer)

@@ -6,9 +6,9 @@ import os
 
 from towline.cli.client import with_query
 from towline.cli.cwd import whole_path
-from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json
 from towline.errors import TowlineError, UsageError
 
@@ -47,7 +47,7 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     options = parser().read(args)
     _check_fuse()
-    session = Session()
+    session = open_session()
     job = job_number(session, options.job)
     # Says what is wrong with the job while there is somebody to read it.
     session.call("GET", with_query(f"/v1/jobs/{job}/stat", path=""))

@@ -7,9 +7,9 @@ import stat
 
 from towline.cli.client import PIECE, FrameUpload
 from towline.cli.cwd import whole_path
-from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import note, say, say_json
 from towline.cli.terminal.wording import count, size
 from towline.errors import NotFound, UsageError
@@ -43,7 +43,7 @@ def main(args: list[str]) -> int:
     options = parser().read(args)
     if not os.path.exists(options.local):
         raise NotFound(f"there is no file or folder {options.local} here")
-    engine = Session()
+    engine = open_session()
     job = job_number(engine, options.job)
     base = _target(options.local, options.path)
     sending = Push(list(_files(options.local, base)))

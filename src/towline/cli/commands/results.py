@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from towline.cli.cwd import short_path
-from towline.cli.engine import Session
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import printable, say, say_json, tell
 from towline.cli.terminal.wording import count, size
 
@@ -39,7 +39,7 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     asking = parser()
     options = asking.read(args)
-    session = Session()
+    session = open_session()
     found = meant(session, options.job)
     if found.batch:
         if options.back:

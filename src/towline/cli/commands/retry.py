@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Session
 from towline.cli.follow import Follow
 from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json
 
 EXAMPLES = """
@@ -31,7 +31,7 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     retrying = parser()
     options = retrying.read(args)
-    session = Session()
+    session = open_session()
     numbers, batches = split(session, options.jobs)
     if options.follow and len(numbers) + len(batches) != 1:
         retrying.error("only one job or batch can be followed")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Session
 from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import printable, say, say_json, tell
 from towline.cli.terminal.wording import count, size
 
@@ -33,7 +33,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     jobs, batches = split(session, options.jobs)
     asked = {"ids": jobs, "batches": batches, "force": options.force}
     done = session.call("POST", "/v1/jobs/remove", asked)

@@ -6,10 +6,10 @@ import os
 from os.path import exists
 
 from towline.cli.cwd import this_folder, umask
-from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.not_yet import check_terminal, say_directives, say_input_is_lost
 from towline.cli.options import Parser, sbatch_options, split_command
+from towline.cli.session import open_session
 from towline.cli.terminal import note, say, say_json
 from towline.errors import UsageError
 
@@ -125,12 +125,12 @@ def main(args: list[str]) -> int:
         return _plan(ask, options.json)
     told = say_input_is_lost("the job")
     if options.detach:
-        job = Session().submit(ask, new_key())
+        job = open_session().submit(ask, new_key())
         say_json(job) if options.json else say(f"job {job['id']}")
         return 0
     from towline.cli.follow import Follow
 
-    code = Follow(Session(), ask=ask, key=new_key(), json=options.json).run()
+    code = Follow(open_session(), ask=ask, key=new_key(), json=options.json).run()
     if not told:
         # What is piped in may have come later.
         say_input_is_lost("the job")
@@ -163,7 +163,7 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     if ask["argv"] != command:
         ask.setdefault("title", command[0])
     if "continued" in ask:
-        ask["continued"] = job_number(Session(), ask["continued"])
+        ask["continued"] = job_number(open_session(), ask["continued"])
     ask.update({name: value for name in REPEATED if (value := getattr(options, name))})
     if "service" in ask:
         ask["services"] = ask.pop("service")
@@ -222,7 +222,7 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def _plan(ask: dict[str, Any], json: bool) -> int:
-    plan = Session().call("POST", "/v1/plan", ask, repeat=True)
+    plan = open_session().call("POST", "/v1/plan", ask, repeat=True)
     if json:
         say_json(plan)
     else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from towline.cli.client import with_query
-from towline.cli.engine import Session
 from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json
 from towline.cli.terminal.table import show_table
 
@@ -30,7 +30,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     job = None if options.job is None else job_number(session, options.job)
     answer = session.call("GET", with_query("/v1/services", job=job))
     if options.json:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.engine import Session
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import paint, printable, say, say_json
 from towline.cli.terminal.queue_wording import options_text, prospects, queue_details, requeued
 from towline.cli.terminal.table import show_table
@@ -53,7 +53,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     found = meant(session, options.job)
     if found.batch:
         from towline.cli.batch.actions import act_on

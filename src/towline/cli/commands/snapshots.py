@@ -6,8 +6,8 @@ import time
 
 from towline.cli.client import with_query
 from towline.cli.cwd import this_folder
-from towline.cli.engine import Session
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import ago
@@ -35,7 +35,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session, cwd = Session(), this_folder()
+    session, cwd = open_session(), this_folder()
     if options.prune is not None:
         body = {"cwd": cwd, "older_than": options.prune}
         done = session.call("POST", "/v1/snapshots/prune", body)

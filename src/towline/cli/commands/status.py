@@ -6,8 +6,8 @@ import os
 import time
 
 from towline.cli.client import with_query
-from towline.cli.engine import Session
 from towline.cli.options import JOBS_HELP, Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import note, printable, say, say_json
 from towline.cli.terminal.batch_wording import machine_names, progress, state_of, took
 from towline.cli.terminal.queue_wording import prospects
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
+    from towline.cli.engine import Session
     from towline.cli.terminal.table import Cell, Rows
 
     Found = dict[str, Any]
@@ -83,7 +84,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     if options.watch:
         return _watch(session, options)
     found = _found(session, options)

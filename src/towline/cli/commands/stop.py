@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Session
 from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json, tell
 from towline.cli.terminal.wording import machines
 
@@ -45,7 +45,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     numbers, batches = split(session, options.jobs)
     # The Engine's API never means "all" by "none": without a number there is nothing to do.
     stopping = {"ids": numbers, "now": options.now, "give_up": options.give_up}

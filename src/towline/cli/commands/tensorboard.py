@@ -6,10 +6,10 @@ import os
 import signal
 import time
 
-from towline.cli.engine import Session
 from towline.cli.event_files import EventFiles
 from towline.cli.jobs import job_numbers
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import note, printable, say, say_json
 from towline.errors import TowlineError, UsageError
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from types import FrameType
     from typing import NoReturn
+
+    from towline.cli.engine import Session
 
 FIRST_PORT, PORTS = 6006, 100
 FETCH_EVERY_S = 2.0
@@ -52,7 +54,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     jobs = job_numbers(session, options.jobs)
     port = free_port(options.port)
 

@@ -7,8 +7,8 @@ import time
 
 from towline.cli.client import with_query
 from towline.cli.cwd import whole_path
-from towline.cli.engine import Session
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import printable, say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import ago
@@ -17,6 +17,8 @@ from towline.cli.trusting import wishes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from towline.cli.engine import Session
 
 EXAMPLES = """
 tow trust
@@ -47,7 +49,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     folder = whole_path(options.folder or ".")
     if os.path.basename(folder) == FILE:
         folder = os.path.dirname(folder)

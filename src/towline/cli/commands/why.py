@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from towline.cli.engine import Session
 from towline.cli.jobs import meant
 from towline.cli.options import Parser
+from towline.cli.session import open_session
 from towline.cli.terminal import printable, say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import silence
@@ -12,6 +12,8 @@ from towline.cli.terminal.wording import silence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from towline.cli.engine import Session
 
 EXAMPLES = """
 tow why 12
@@ -30,7 +32,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = Session()
+    session = open_session()
     found = meant(session, options.job)
     if found.batch:
         answer = _of_batch(session, found.batch)

@@ -18,14 +18,16 @@ from towline.cli.compat.needs import add_needs, argv_for, needs_gpu, request_for
 from towline.cli.compat.program import Options
 from towline.cli.compat.submission import batch_base, machine_limits
 from towline.cli.cwd import this_folder
-from towline.cli.engine import Session
 from towline.cli.main import leave
+from towline.cli.session import open_session
 from towline.cli.terminal import note, say, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
+
+    from towline.cli.engine import Session
 
 
 def parser() -> Options:
@@ -65,7 +67,7 @@ def command(args: list[str]) -> int:
         "back": backwards(options.copy_backwards),
         "whole": bool(options.copy_backwards) or any(task.back for task in tasks),
     }
-    session = Session()
+    session = open_session()
     machines = machine_limits(session, dict(zip(options.machines, entries, strict=True)), request)
     slots = {name: found["slots"] for name, found in machines.items()}
     say(f"machine limits:  { {name: len(found) for name, found in slots.items()} }")

@@ -13,8 +13,8 @@ from towline.cli.compat.machine_files import read_machine
 from towline.cli.compat.needs import NEXT_TO_NOTHING, by_interactive_bash
 from towline.cli.compat.single import RANDOM, random_name, single_options
 from towline.cli.compat.submission import batch_base, machine_limits
-from towline.cli.engine import Session
 from towline.cli.main import leave
+from towline.cli.session import open_session
 from towline.cli.terminal import note
 from towline.errors import UsageError
 
@@ -35,7 +35,7 @@ def command(args: list[str]) -> int:
         "whole": True,
         "name": name,
     }
-    session = Session()
+    session = open_session()
     entry = {options.machine: read_machine(options.machine)}
     found = machine_limits(session, entry, NEXT_TO_NOTHING, each=True)[options.machine]
     if options.verbose:

@@ -18,9 +18,9 @@ from towline.cli.compat.needs import NEXT_TO_NOTHING, by_interactive_bash
 from towline.cli.compat.program import Options
 from towline.cli.compat.single import RANDOM, random_name
 from towline.cli.compat.submission import batch_base, machine_limits
-from towline.cli.engine import Session
 from towline.cli.follow import Follow
 from towline.cli.main import leave
+from towline.cli.session import open_session
 from towline.cli.terminal import note, tell
 from towline.cli.terminal.wording import duration, ending, exit_code
 from towline.errors import TowlineError, UsageError
@@ -29,6 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
+
+    from towline.cli.engine import Session
 
 
 def parser() -> Options:
@@ -101,7 +103,7 @@ def command(args: list[str]) -> int:
         asking.error("a command and the machines to run it on are needed")
     entries = dict(zip(options.machines, machine_entries(options.machines), strict=True))
     asks = {file: _ask(options, place) for place, file in enumerate(entries)}
-    session = Session()
+    session = open_session()
     machines = machine_limits(session, entries, NEXT_TO_NOTHING, each=True)
     followed = [
         OnMachine(session, file, {**asks[file], "cluster": found["cluster"]})

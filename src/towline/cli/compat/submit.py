@@ -6,14 +6,16 @@ from argparse import SUPPRESS
 
 from towline.cli.compat.program import Options
 from towline.cli.compat.submit_file import Destination, option_texts, read_destination
-from towline.cli.engine import Session
 from towline.cli.main import leave
 from towline.cli.options import split_command
+from towline.cli.session import open_session
 from towline.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from towline.cli.engine import Session
 
 VALUED = ("-c", "--config", "--sbatch_json", "--sbatch-json", "--patience")
 #: How the switch is written with a value, as some are used to.
@@ -98,7 +100,7 @@ def command(args: list[str]) -> int:
     ask = _ask(words, destination, given)
     if options.tensorboard:
         ask["services"] = ["tensorboard"]
-    session = Session()
+    session = open_session()
     ask["cluster"] = _cluster(session, destination, ask["cwd"])
     from towline.cli.commands.run import new_key
     from towline.cli.compat.submit_follow import SubmitFollow
