@@ -16,7 +16,7 @@ from rested_disk import folder, rested_disk  # noqa: E402
 
 from testbed.hosts import Hosts  # noqa: E402
 from testbed.leftovers import stop_all  # noqa: E402
-from towline.cli.engine import Session  # noqa: E402
+from towline.client.session import Session  # noqa: E402
 
 TOW = Path(sys.executable).parent / "tow"
 MACHINES = ("h1", "h2", "h3", "h4")

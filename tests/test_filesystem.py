@@ -10,8 +10,8 @@ import pytest
 
 from e2e.jobs import ended, submit
 from testbed.tow import Tow
-from towline.cli.client import Reply
-from towline.cli.engine import ApiError, Session
+from towline.client.session import ApiError, Session
+from towline.client.transport import Reply
 from towline.filesystem import PIECE
 
 SIZE = 8 << 20

@@ -15,10 +15,10 @@ from typing import Any
 from fsspec import AbstractFileSystem
 from fsspec.spec import AbstractBufferedFile
 
-from towline.cli.client import Gone, Reply, with_query
-from towline.cli.engine import MOST_TRIES, Session
-from towline.cli.jobs import job_number
-from towline.cli.read_ahead import ReadAhead
+from towline.client.names import job_number
+from towline.client.read_ahead import ReadAhead
+from towline.client.session import MOST_TRIES, Session
+from towline.client.transport import Gone, Reply, with_query
 from towline.errors import TowlineError
 
 log = logging.getLogger("towline")

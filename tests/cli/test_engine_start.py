@@ -9,8 +9,8 @@ import pytest
 
 from cli.stub import Answer, Stub, answer, refusal
 from testbed.tow import Tow
-from towline.cli import engine as engine_module
-from towline.cli.engine import Session
+from towline.client import session as engine_module
+from towline.client.session import Session
 from towline.config.paths import Paths
 from towline.errors import EngineError
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from cli.stub import job
-from towline.cli.engine import Session
 from towline.cli.event_files import EventFiles
+from towline.client.session import Session
 
 
 class Answers:

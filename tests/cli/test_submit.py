@@ -12,7 +12,7 @@ from cli.following import END, OnTerminal, held, stops_when_told
 from cli.stub import Stub, answer, job, out, stream
 from testbed.tow import Tow
 from towline.cli.compat import submit_follow
-from towline.cli.engine import Session
+from towline.client.session import Session
 
 URL = "http://localhost:20123"
 BOARD = {"job": 12, "name": "tensorboard", "state": "up", "text": "", "url": URL}

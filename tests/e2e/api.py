@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from towline.cli.client import request
+from towline.client.transport import request
 
 
 def ask(

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from testbed.hosts import Hosts
-from towline.cli.engine import Session
+from towline.client.session import Session
 
 #: Where every task leaves its line, below the home of its host.
 LINES = "ran.txt"

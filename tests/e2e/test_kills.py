@@ -20,7 +20,7 @@ from testbed.hosts import Hosts
 from testbed.processes import name_of, parent_of, processes_on
 from testbed.tow import Tow
 from testbed.waiting import wait_until
-from towline.cli.engine import Session
+from towline.client.session import Session
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -18,7 +18,7 @@ from testbed.processes import processes_on
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 from towline.agent.remote.packs import RECORD
-from towline.cli.engine import Session
+from towline.client.session import Session
 
 pytestmark = pytest.mark.real
 

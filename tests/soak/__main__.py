@@ -21,7 +21,7 @@ from testbed.hosts import Hosts
 from testbed.leftovers import stop_all
 from testbed.tow import Tow
 from testbed.waiting import wait_until
-from towline.cli.engine import ApiError, Session
+from towline.client.session import ApiError, Session
 
 LAB = ("h1", "h2", "h3")
 #: So many jobs are under way at a time.

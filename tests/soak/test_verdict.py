@@ -11,7 +11,7 @@ from soak.verdict import judge
 from soak.victims import Killer, Orphaning
 from soak.work import MADE, Work
 from testbed.hosts import Hosts
-from towline.cli.engine import Session
+from towline.client.session import Session
 
 WORK = Work("soak1", "lab", "ran.txt", printed=3, made=2, pause=0.0, code=7)
 ENDED = {"id": 1, "state": "failed", "exit_code": 7, "reason": "", "ended": 100.0, "results": ""}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from e2e.checker import output
 from soak.victims import Killer
 from soak.work import MADE, Work
-from towline.cli.engine import Session
+from towline.client.session import Session
 
 
 class Verdict(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 
-from towline.cli.client import with_query
-from towline.cli.engine import ApiError
 from towline.cli.pulling import local_place
 from towline.cli.terminal import note
 from towline.cli.terminal.wording import FINAL
+from towline.client.session import ApiError
+from towline.client.transport import with_query
 from towline.errors import TowlineError
 from towline.model.odd_text import original
 
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 #: TensorBoard itself tells its files by this.
 MARK = "tfevents"

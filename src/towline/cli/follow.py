@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.client import Gone, with_query
 from towline.cli.terminal import interactive, note, tell
 from towline.cli.terminal.output import JsonLines, Output
+from towline.client.transport import Gone, with_query
 from towline.errors import EngineError
 from towline.model.names import shown_cluster
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
     Frames = Iterator[tuple[dict[str, Any], bytes]]
 

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Login, Session
+    from towline.client.session import Login, Session
 
 
 def log_in(session: Session, logins: list[dict[str, Any]]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fuse import FUSE, Operations
 
-from towline.cli.read_ahead import ReadAhead
+from towline.client.read_ahead import ReadAhead
 from towline.filesystem import TowFileSystem, told_as_os_error
 
 #: So long what a listing said of a file is good enough; the kernel keeps it for a second as well.

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 #: A machine that answers at all does so within this time.
 _PATIENCE_S = 1.5

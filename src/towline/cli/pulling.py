@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from towline.cli.client import PIECE, Gone, with_query
-from towline.cli.engine import MOST_TRIES, ApiError
 from towline.cli.terminal import note
+from towline.client.session import MOST_TRIES, ApiError
+from towline.client.transport import PIECE, Gone, with_query
 from towline.errors import HostError, NotFound, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 
 class Coming:

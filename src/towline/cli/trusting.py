@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from towline.cli.engine import Trust
+    from towline.client.session import Trust
 
 #: Settings that a reader looks for first, and what they do.
 _WORDS = {

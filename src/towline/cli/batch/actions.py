@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.batch_names import ask_of_batch, batches, jobs_of
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import note, paint, printable, say, say_json
@@ -19,6 +18,7 @@ from towline.cli.terminal.batch_wording import (
 )
 from towline.cli.terminal.table import LATE, Column, show_table
 from towline.cli.terminal.wording import STATE_COLOURS, ago, count, ending, machines
+from towline.client.batches import ask_of_batch, batches, jobs_of
 from towline.errors import UsageError
 from towline.model.names import shown_cluster
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 LIST_COLUMNS = [
     Column("BATCH"),

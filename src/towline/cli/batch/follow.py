@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from towline.cli.client import Gone, quoted, with_query
 from towline.cli.follow import INTERRUPTED_CODE, LEAVING, Follow, Patience, what_now
 from towline.cli.terminal import interactive, note
 from towline.cli.terminal.batch_wording import event_of, exit_code
 from towline.cli.terminal.output import Output
+from towline.client.transport import Gone, quoted, with_query
 from towline.errors import EngineError
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Protocol
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
     class Display(Protocol):
         """Where a followed batch is shown."""

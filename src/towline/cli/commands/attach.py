@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from towline.cli.follow import Follow
-from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.session import open_session
+from towline.client.names import meant
 
 EXAMPLES = """
 tow attach 12

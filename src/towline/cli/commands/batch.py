@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
     from towline.model.lines import Command
 
 #: Options of `tow run` that are about one job only, and those that mean something else here.
@@ -330,7 +330,7 @@ def _resumed(
     session: Session, options: Namespace, commands: list[Command], name: str, source: str
 ) -> dict[str, Any] | None:
     """The batch these commands were submitted as, going on; None when there is none yet."""
-    from towline.cli.batch_names import ask_of_batch, submitted_before
+    from towline.client.batches import ask_of_batch, submitted_before
 
     folder = job_ask(options, [])["cwd"]
     view = submitted_before(session, name, folder, commands, source)
@@ -349,8 +349,8 @@ def _in_order(session: Session, view: dict[str, Any]) -> int:
     import time
 
     from towline.cli.batch.follow import print_in_order
-    from towline.cli.batch_names import jobs_of
     from towline.cli.terminal.batch_wording import exit_code, summary
+    from towline.client.batches import jobs_of
 
     name, first = view["name"], view["first"]
     code = print_in_order(session, name, range(first, first + view["count"]))

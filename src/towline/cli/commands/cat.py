@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from towline.cli.client import with_query
-from towline.cli.jobs import read_with_job
 from towline.cli.options import Parser
 from towline.cli.patience import patience
+from towline.cli.session import read_with_job
 from towline.cli.terminal import write
+from towline.client.transport import with_query
 
 EXAMPLES = """
 tow cat 12 result.csv

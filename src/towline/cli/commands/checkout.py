@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from towline.cli.cwd import whole_path
-from towline.cli.jobs import read_with_job
 from towline.cli.options import Parser
+from towline.cli.session import read_with_job
 from towline.cli.terminal import say, say_json
 
 EXAMPLES = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from towline.cli.client import quoted, with_query
 from towline.cli.cwd import this_folder
 from towline.cli.login import log_in
 from towline.cli.options import Parser, sbatch_options
@@ -10,13 +9,14 @@ from towline.cli.session import open_session
 from towline.cli.terminal import mark, printable, say, say_json, tell
 from towline.cli.terminal.machine_table import show_machines
 from towline.cli.terminal.table import show_table
+from towline.client.transport import quoted, with_query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 EXAMPLES = """
 tow clusters

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from towline.cli.client import with_query
-from towline.cli.jobs import job_number, read_with_job
 from towline.cli.options import Parser
+from towline.cli.session import read_with_job
 from towline.cli.terminal import say_json, write
+from towline.client.names import job_number
+from towline.client.transport import with_query
 
 EXAMPLES = """
 tow diff 12

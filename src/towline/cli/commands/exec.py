@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from towline.cli.commands.run import argv_of
-from towline.cli.jobs import job_number
 from towline.cli.not_yet import check_terminal, say_input_is_lost
 from towline.cli.options import Parser, split_command
 from towline.cli.session import open_session
 from towline.cli.terminal import note, tell
 from towline.cli.terminal.output import JsonLines, Output
 from towline.cli.terminal.wording import exit_code
+from towline.client.names import job_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 VALUED = ("-p", "--process")
 EXAMPLES = """

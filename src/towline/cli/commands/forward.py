@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import time
 
-from towline.cli.client import Gone
-from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import note, say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import FINAL
+from towline.client.names import job_number
+from towline.client.transport import Gone
 from towline.errors import EngineError, TowlineError
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 LOOK_EVERY_S = 2.0
 EXAMPLES = """

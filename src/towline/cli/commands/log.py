@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from towline.cli.follow import Follow
-from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.patience import patience
 from towline.cli.session import open_session
 from towline.cli.terminal import note
+from towline.client.names import meant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 EXAMPLES = """
 tow log 12

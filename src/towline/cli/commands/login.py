@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from towline.cli.client import with_query
 from towline.cli.login import log_in
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import interactive, say, say_json
+from towline.client.transport import with_query
 from towline.errors import UsageError
 
 EXAMPLES = """

@@ -5,13 +5,13 @@ from __future__ import annotations
 import stat
 import time
 
-from towline.cli.client import with_query
-from towline.cli.jobs import read_with_job
 from towline.cli.options import Parser
 from towline.cli.patience import patience
+from towline.cli.session import read_with_job
 from towline.cli.terminal import note, paint, printable, say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import size
+from towline.client.transport import with_query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from towline.cli.client import with_query
 from towline.cli.cwd import whole_path
-from towline.cli.jobs import job_number
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json
+from towline.client.names import job_number
+from towline.client.transport import with_query
 from towline.errors import TowlineError, UsageError
 
 TYPE_CHECKING = False

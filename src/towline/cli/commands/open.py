@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import time
 
-from towline.cli.client import with_query
-from towline.cli.jobs import read_with_job
 from towline.cli.options import Parser
+from towline.cli.session import read_with_job
 from towline.cli.terminal import note, say, say_json
+from towline.client.transport import with_query
 from towline.errors import NotFound, TowlineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 LOOK_EVERY_S = 0.3
 PATIENCE_S = 60.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from towline.cli.jobs import read_with_job
 from towline.cli.options import Parser
 from towline.cli.pulling import Pull
+from towline.cli.session import read_with_job
 from towline.cli.terminal import say, say_json
 from towline.cli.terminal.wording import count, size
 from towline.errors import UsageError

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import stat
 
-from towline.cli.client import PIECE, FrameUpload
 from towline.cli.cwd import whole_path
-from towline.cli.jobs import job_number
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import note, say, say_json
 from towline.cli.terminal.wording import count, size
+from towline.client.names import job_number
+from towline.client.transport import PIECE, FrameUpload
 from towline.errors import NotFound, UsageError
 
 TYPE_CHECKING = False

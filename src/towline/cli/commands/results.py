@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from towline.cli.cwd import short_path
-from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import printable, say, say_json, tell
 from towline.cli.terminal.wording import count, size
+from towline.client.names import meant
 
 EXAMPLES = """
 tow results 12

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from towline.cli.follow import Follow
-from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json
+from towline.client.names import split
 
 EXAMPLES = """
 tow retry 12

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import printable, say, say_json, tell
 from towline.cli.terminal.wording import count, size
+from towline.client.names import split
 
 EXAMPLES = """
 tow rm 12

@@ -6,7 +6,6 @@ import os
 from os.path import exists
 
 from towline.cli.cwd import this_folder, umask
-from towline.cli.jobs import job_number
 from towline.cli.not_yet import check_terminal, say_directives, say_input_is_lost
 from towline.cli.options import Parser, sbatch_options, split_command
 from towline.cli.session import open_session
@@ -163,6 +162,8 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     if ask["argv"] != command:
         ask.setdefault("title", command[0])
     if "continued" in ask:
+        from towline.client.names import job_number
+
         ask["continued"] = job_number(open_session(), ask["continued"])
     ask.update({name: value for name in REPEATED if (value := getattr(options, name))})
     if "service" in ask:

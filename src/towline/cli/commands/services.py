@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from towline.cli.client import with_query
-from towline.cli.jobs import job_number
 from towline.cli.options import JOB_HELP, Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json
 from towline.cli.terminal.table import show_table
+from towline.client.names import job_number
+from towline.client.transport import with_query
 
 COLOUR_OF = {"up": "green", "failed": "red", "unreachable": "yellow"}
 EXAMPLES = """

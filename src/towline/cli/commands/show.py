@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import paint, printable, say, say_json
@@ -21,6 +20,7 @@ from towline.cli.terminal.wording import (
     one_line,
     size,
 )
+from towline.client.names import meant
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from towline.cli.client import with_query
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import note, printable, say, say_json
 from towline.cli.terminal.batch_wording import machine_names, progress, state_of, took
-from towline.cli.terminal.queue_wording import prospects
 from towline.cli.terminal.table import (
     LATE,
     Column,
@@ -21,6 +19,7 @@ from towline.cli.terminal.table import (
     terminal_width,
 )
 from towline.cli.terminal.wording import FINAL, STATE_COLOURS, ago, duration, ending, machines
+from towline.client.transport import with_query
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from towline.cli.engine import Session
     from towline.cli.terminal.table import Cell, Rows
+    from towline.client.session import Session
 
     Found = dict[str, Any]
 
@@ -124,6 +123,15 @@ def rows(found: Found, now: float) -> Rows:
     return [row for _, row in sorted(placed, key=lambda one: one[0])]
 
 
+def _prospects(job: dict[str, Any], now: float) -> list[str]:
+    """What the queue of its cluster says of it, where there is one."""
+    if not job.get("queue"):
+        return []
+    from towline.cli.terminal.queue_wording import prospects
+
+    return prospects(job["queue"], now)
+
+
 def _job_row(job: dict[str, Any], now: float) -> list[Cell]:
     return [
         str(job["id"]),
@@ -132,7 +140,7 @@ def _job_row(job: dict[str, Any], now: float) -> list[Cell]:
         _where(job),
         "" if job["state"] == "queued" else machines(job),
         _when(job, now),
-        " · ".join(filter(None, (ending(job), *prospects(job.get("queue") or {}, now)))),
+        " · ".join(filter(None, (ending(job), *_prospects(job, now)))),
     ]
 
 
@@ -197,8 +205,8 @@ def _found(session: Session, options: Namespace) -> Found:
 
 
 def _named(session: Session, options: Namespace) -> Found:
-    from towline.cli.batch_names import jobs_of
-    from towline.cli.jobs import split
+    from towline.client.batches import jobs_of
+    from towline.client.names import split
 
     numbers, batches = split(session, options.jobs)
     return {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from towline.cli.jobs import split
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json, tell
 from towline.cli.terminal.wording import machines
+from towline.client.names import split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def main(args: list[str]) -> int:
         session.call("POST", "/v1/jobs/stop", stopping, repeat=True) if numbers else {"jobs": []}
     )
     for name in batches:
-        from towline.cli.batch_names import ask_of_batch
+        from towline.client.batches import ask_of_batch
 
         ask_of_batch(session, name, "stop", {"now": options.now})
     if options.json:

@@ -7,10 +7,10 @@ import signal
 import time
 
 from towline.cli.event_files import EventFiles
-from towline.cli.jobs import job_numbers
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import note, printable, say, say_json
+from towline.client.names import job_numbers
 from towline.errors import TowlineError, UsageError
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 FIRST_PORT, PORTS = 6006, 100
 FETCH_EVERY_S = 2.0

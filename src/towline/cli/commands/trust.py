@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-from towline.cli.client import with_query
 from towline.cli.cwd import whole_path
 from towline.cli.options import Parser
 from towline.cli.session import open_session
@@ -13,12 +12,13 @@ from towline.cli.terminal import printable, say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import ago
 from towline.cli.trusting import wishes
+from towline.client.transport import with_query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 EXAMPLES = """
 tow trust

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from towline.cli.jobs import meant
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import printable, say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import silence
+from towline.client.names import meant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 EXAMPLES = """
 tow why 12
@@ -73,8 +73,8 @@ def _in_queue(answer: dict[str, Any]) -> list[str]:
 
 def _of_batch(session: Session, name: str) -> dict[str, Any]:
     """Why those of its jobs wait that wait, told of the first of them."""
-    from towline.cli.batch_names import jobs_of
     from towline.cli.terminal.batch_wording import counts_text, state_of
+    from towline.client.batches import jobs_of
 
     answer = jobs_of(session, name, state="queued", limit=1)
     view = answer["batch"]

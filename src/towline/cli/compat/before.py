@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 
-from towline.cli.batch_names import batches, is_called, jobs_of
 from towline.cli.compat.copies import RESULTS, existing_results
 from towline.cli.cwd import this_folder
 from towline.cli.terminal import note
 from towline.cli.terminal.wording import FINAL, count
+from towline.client.batches import batches, is_called, jobs_of
 from towline.model.lines import name_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from towline.cli.compat.batch_file import Task
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 #: So many batches of one file are looked at; older ones tell less and less.
 LOOK_BACK = 20

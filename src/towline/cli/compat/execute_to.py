@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 
 def parser() -> Options:

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
 
 VALUED = ("-c", "--config", "--sbatch_json", "--sbatch-json", "--patience")
 #: How the switch is written with a value, as some are used to.
@@ -185,7 +185,7 @@ def is_on(value: str) -> bool:
 
 def _cluster(session: Session, destination: Destination, cwd: str) -> str:
     """The name that the Engine has for where the job goes."""
-    from towline.cli.client import with_query
+    from towline.client.transport import with_query
 
     if destination.host:
         ask = {"cwd": cwd, "host": destination.host}

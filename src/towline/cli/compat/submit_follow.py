@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from towline.cli.engine import Session
     from towline.cli.follow import Frames
+    from towline.client.session import Session
 
 
 class SubmitFollow(Follow):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.cwd import short_path
 from towline.cli.terminal import printable
 from towline.model.names import shown_cluster
 from towline.model.units import format_duration
@@ -60,6 +59,8 @@ def _whereabouts(view: dict[str, Any]) -> str:
 
         results = original(results)
     if results.startswith("/"):
+        from towline.cli.cwd import short_path
+
         return f"results: {short_path(results)}"
     return printable(results) or f"files: tow ls {view['id']}"
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 
-from towline.cli.client import Gone
+from towline.client.transport import Gone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from towline.cli.client import Reply
+    from towline.client.transport import Reply
 
 #: So much of what was passed is kept.
 KEPT = 4 << 20

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from towline.cli.client import with_query
-from towline.cli.session import open_session
+from towline.client.transport import with_query
 from towline.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from typing import Any
 
-    from towline.cli.engine import Session
-    from towline.cli.options import Parser
+    from towline.client.session import Session
 
 LONGEST_RANGE = 100_000
 #: A number with more digits is nobody's.
@@ -29,13 +26,6 @@ class Meant:
         #: The numbers of the batch's jobs.
         first = int(found.get("first") or 0)
         self.jobs = range(first, first + int(found.get("count") or 0))
-
-
-def read_with_job(parser: Parser, args: list[str]) -> tuple[Namespace, Session, int]:
-    """The options as given, the Engine, and the number of the job that is meant."""
-    options = parser.read(args)
-    session = open_session()
-    return options, session, job_number(session, options.job)
 
 
 def meant(session: Session, name: str) -> Meant:
@@ -101,6 +91,6 @@ def _active(session: Session) -> list[int]:
 
 
 def _active_batches(session: Session) -> list[str]:
-    from towline.cli.batch_names import batches
+    from towline.client.batches import batches
 
     return [view["name"] for view in batches(session) if view["ended"] is None]

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from towline.cli.client import Gone
-from towline.cli.read_ahead import KEPT, NEAR, ReadAhead
+from towline.client.read_ahead import KEPT, NEAR, ReadAhead
+from towline.client.transport import Gone
 
 CONTENT = Random(1).randbytes(3 * NEAR + 12345)
 

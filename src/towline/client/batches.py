@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.client import quoted, with_query
+from towline.client.transport import quoted, with_query
 from towline.errors import NotFound, UsageError
 from towline.model.lines import BASH, first_difference
 from towline.model.units import shown
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from towline.cli.engine import Session
+    from towline.client.session import Session
     from towline.model.lines import Command
 
 

@@ -7,10 +7,9 @@ import os
 import sys
 import time
 
-from towline.cli.client import Gone, Reply, connect, request
+from towline.client.transport import Gone, Reply, connect, request
 from towline.config.paths import home_paths
 from towline.errors import EngineError, TowlineError
-from towline.model.names import shown_cluster
 from towline.version import __version__
 
 TYPE_CHECKING = False
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from typing import Any
 
-    from towline.cli.client import Body
+    from towline.client.transport import Body
     from towline.config.paths import Paths
 
 #: A cold start from a slow disk, on a machine that has other things to do.
@@ -177,6 +176,8 @@ class Session:
         if not error.login:
             return False
         if self.on_login is None:
+            from towline.model.names import shown_cluster
+
             name = shown_cluster(Login(error.login).machine)
             error.hint = error.hint or f"type on a terminal: tow login {name}"
             return False
