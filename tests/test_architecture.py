@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -36,6 +37,7 @@ LONGEST_FUNCTION = 50
 MOST_FILES = 20
 #: Folders of files that are all alike, each named for the word that is typed.
 LISTS = {"cli/commands"}
+CLIENT_MAY_KNOW = ("client", "errors", "version", "config.paths", "config.lock", "model")
 VAGUE_NAMES = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc.py"}
 
 
@@ -150,6 +152,40 @@ def test_what_runs_on_machines_needs_only_the_standard_library() -> None:
         and not name.startswith("towline.agent.remote.")
     ]
     assert not foreign, "\n".join(["not on every machine:", *foreign])
+
+
+def test_the_client_needs_only_the_standard_library_and_knows_no_terminal() -> None:
+    """`tow status` is all but import time, and a program's terminal is not ours to write to."""
+    allowed = tuple(f"towline.{part}." for part in CLIENT_MAY_KNOW)
+    foreign = [
+        f"{named(path)}:{line}: {name}"
+        for path in python_files(PACKAGE / "client")
+        for line, name in imported_modules(path)
+        if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith(allowed)
+    ]
+    assert not foreign, "\n".join(["more than a client may need:", *foreign])
+
+
+def test_what_the_client_imports_is_the_standard_library_all_the_way_down() -> None:
+    """A cheap import of something expensive is expensive."""
+    modules = [
+        ".".join(["towline", *path.relative_to(PACKAGE).with_suffix("").parts])
+        for path in python_files(PACKAGE / "client")
+    ]
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    # -S: nothing that is installed can be found.
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={"PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    ours = {".".join(name.split(".")[:2]) for name in done.stdout.split() if "towline." in name}
+    assert ours <= {
+        f"towline.{part}" for part in ("client", "config", "errors", "model", "version")
+    }
 
 
 def test_what_runs_on_machines_imports_itself_relatively() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cli.stub import Answer, Stub, answer, refusal
 from testbed.tow import Tow
-from towline.client import session as engine_module
+from towline.client import local
 from towline.client.session import Session
 from towline.config.paths import Paths
 from towline.errors import EngineError
@@ -26,8 +26,8 @@ class Starter:
         self.listens = True
         self.started: list[subprocess.Popen[bytes]] = []
         self.stub: Stub | None = None
-        monkeypatch.setattr(engine_module, "_launch", self.launch)
-        monkeypatch.setattr(engine_module, "GIVE_WAY_S", 0.05)
+        monkeypatch.setattr(local, "_launch", self.launch)
+        monkeypatch.setattr(local, "GIVE_WAY_S", 0.05)
 
     def launch(self, paths: Paths) -> "subprocess.Popen[bytes]":
         if self.listens and self.stub is None:
@@ -92,7 +92,7 @@ def test_an_engine_that_gave_way_to_one_that_ended_is_started_again(
         starter.listens = bool(starter.started)
         return first(paths)
 
-    monkeypatch.setattr(engine_module, "_launch", second_time)
+    monkeypatch.setattr(local, "_launch", second_time)
     assert Session().call("GET", "/v1/jobs") == NO_JOBS
     assert len(starter.started) == 2
 
@@ -102,7 +102,7 @@ def test_the_real_launch_gives_the_engine_a_private_log_and_a_session_of_its_own
 ) -> None:
     seen: list[dict[str, object]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda argv, **how: seen.append({"argv": argv, **how}))
-    engine_module._launch(Session().paths)
+    local._launch(Session().paths)
     (how,) = seen
     assert how["argv"] == [sys.executable, "-m", "towline.server.laptop"]
     assert (how["cwd"], how["start_new_session"]) == ("/", True)

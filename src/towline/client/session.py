@@ -1,11 +1,9 @@
-"""This user's Engine: reached over its socket, started when it does not answer."""
+"""A session with an Engine: what is asked, and what to do when it is not answered."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-import time
 
 from towline.client.transport import Gone, Reply, connect, request
 from towline.config.paths import home_paths
@@ -16,18 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Callable, Iterator
-    from subprocess import Popen
     from typing import Any
 
     from towline.client.transport import Body
     from towline.config.paths import Paths
 
-#: A cold start from a slow disk, on a machine that has other things to do.
-START_LIMIT_S = 60.0
-END_LIMIT_S = 20.0
-POLL_S = 0.01
-#: A second Engine gives way to the first; this long the first may take until it listens.
-GIVE_WAY_S = 2.0
 #: How often what does no harm is asked again when the Engine goes away over it.
 MOST_TRIES = 10
 
@@ -119,7 +110,7 @@ class Session:
         """Raise unless the Engine recognises a submission that it has seen before by its key."""
         about = None
         for _ in range(MOST_TRIES):
-            connect_or_start(self.paths).close()
+            self.connect().close()
             about = self.running()
             if about is not None:
                 break
@@ -146,6 +137,22 @@ class Session:
             else:
                 return
         yield from self.frames(method, target, body, key)
+
+    def connect(self) -> socket:
+        """A connection to the Engine, which is started when there is none.
+
+        Nothing else here knows where an Engine is: a team's server will be reached from here.
+        """
+        try:
+            return connect(self.paths.socket)
+        except (FileNotFoundError, ConnectionRefusedError):
+            from towline.client.local import start
+
+            return start(self.paths)
+        except OSError as error:
+            raise EngineError(
+                f"cannot use the Engine's socket {self.paths.socket}: {error.strerror}"
+            ) from None
 
     def open(self, method: str, target: str, body: Body = None, key: str = "") -> Reply:
         """The reply to one request, its body not yet read; starts or replaces the Engine first."""
@@ -200,31 +207,15 @@ class Session:
 
     def running(self) -> dict[str, Any] | None:
         """What the Engine says of itself, whatever its version; None when there is none."""
-        try:
-            with request(connect(self.paths.socket), "GET", "/v1/engine") as reply:
-                answer: dict[str, Any] = json.loads(reply.read_all())
-                return answer
-        except (OSError, Gone, ValueError):
-            return None
+        from towline.client.local import running
+
+        return running(self.paths)
 
     def retire(self) -> bool:
         """Ask the Engine to end, and wait until it did; False when there was none."""
-        before = self.running()
-        if before is None:
-            return False
-        try:
-            request(connect(self.paths.socket), "POST", "/v1/engine/retire", b"{}").close()
-        except (OSError, Gone):
-            pass  # It may have been on its way out already.
-        deadline = time.monotonic() + END_LIMIT_S
-        while (now := self.running()) is not None and now.get("pid") == before.get("pid"):
-            if time.monotonic() > deadline:
-                raise EngineError(
-                    f"the Engine (process {before.get('pid')}) does not end",
-                    f"end it yourself: kill {before.get('pid')}; running jobs go on",
-                )
-            time.sleep(POLL_S)
-        return True
+        from towline.client.local import retire
+
+        return retire(self.paths)
 
     def _answer(self, method: str, target: str, body: Any, key: str = "") -> Any:
         with self.open(method, target, _encoded(body), key) as reply:
@@ -235,80 +226,13 @@ class Session:
         headers = {} if self._outdated else {"Towline-Version": __version__}
         if key:
             headers["Idempotency-Key"] = key
-        reply = request(connect_or_start(self.paths), method, target, body, headers)
+        reply = request(self.connect(), method, target, body, headers)
         if reply.status < 400:
             return reply
         with reply:
             error = _refusal(reply)
         error.engine_version = reply.headers.get("towline-version", "")
         raise error
-
-
-def connect_or_start(paths: Paths) -> socket:
-    """A connection to the Engine, which is started when there is none."""
-    try:
-        return connect(paths.socket)
-    except (FileNotFoundError, ConnectionRefusedError):
-        return start(paths)
-    except OSError as error:
-        raise EngineError(
-            f"cannot use the Engine's socket {paths.socket}: {error.strerror}"
-        ) from None
-
-
-def start(paths: Paths) -> socket:
-    """Start the Engine and connect to it; of two started at once, one gives way by itself."""
-    from towline.config.lock import check_holder
-
-    check_holder(paths)
-    log_size = _size(paths.log_file)
-    child = _launch(paths)
-    deadline = time.monotonic() + START_LIMIT_S
-    ended: float | None = None
-    while time.monotonic() < deadline:
-        try:
-            return connect(paths.socket)
-        except OSError:
-            time.sleep(POLL_S)
-        code = child.poll()
-        if code is not None and code < 0:
-            # Killed, which says nothing about the next one.
-            child = _launch(paths)
-            continue
-        ended = (ended or time.monotonic()) if code is not None else None
-        if ended and time.monotonic() > ended + GIVE_WAY_S:
-            if code:
-                raise EngineError(
-                    "the Engine does not start", _last_lines(paths.log_file, log_size)
-                )
-            # The one it gave way to has ended meanwhile.
-            child = _launch(paths)
-    raise EngineError(
-        f"the Engine does not answer on {paths.socket}", _last_lines(paths.log_file, log_size)
-    )
-
-
-def _launch(paths: Paths) -> Popen[bytes]:
-    import subprocess
-
-    from towline.config.paths import make_folders
-
-    make_folders(paths)
-    # It stands in another folder, where a relative path would lead elsewhere.
-    home = {"TOWLINE_HOME": paths.home} if os.environ.get("TOWLINE_HOME") else {}
-    log = os.open(paths.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-m", "towline.server.laptop"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            env={**os.environ, **home},
-            start_new_session=True,
-        )
-    finally:
-        os.close(log)
 
 
 def _refusal(reply: Reply) -> ApiError:
@@ -344,34 +268,3 @@ def _encoded(body: Any) -> bytes | None:
     except UnicodeEncodeError:
         # An argument that is not UTF-8, which Python holds as lone surrogates.
         return json.dumps(body).encode("ascii")
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
-def _last_lines(path: str, start: int, count: int = 10) -> str:
-    """The end of what the Engine logged since `start`."""
-    try:
-        with open(path, "rb") as log:
-            log.seek(max(start, os.fstat(log.fileno()).st_size - 8192))
-            lines = log.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        lines = []
-    if lines:
-        return "\n  ".join(["its log ends with:", *lines[-count:]])
-    return _no_room(os.path.dirname(path)) or f"its log: {path}"
-
-
-def _no_room(folder: str) -> str:
-    """Why nothing can be written there, if that is so: then the log says nothing, either."""
-    try:
-        disk = os.statvfs(folder)
-    except OSError:
-        return f"{folder} cannot be looked at"
-    if disk.f_bavail * disk.f_frsize < 65536:
-        return f"the disk of {folder} is full: free some space there"
-    return "" if os.access(folder, os.W_OK) else f"{folder} cannot be written to"
