@@ -18,7 +18,7 @@ class Way:
     def __init__(self) -> None:
         self.dials: asyncio.Queue[asyncio.Future[Any]] = asyncio.Queue()
 
-    async def open(self, *_: Any, **__: Any) -> Any:
+    async def dial(self, *_: Any, **__: Any) -> Any:
         dial = asyncio.get_running_loop().create_future()
         self.dials.put_nowait(dial)
         return await dial
@@ -26,6 +26,13 @@ class Way:
 
 async def greeted(link: Link) -> None:
     pass
+
+
+def a_link() -> SimpleNamespace:
+    async def greeted() -> None:
+        pass
+
+    return SimpleNamespace(closed=False, close=lambda: None, spoke_nonsense=False, greeted=greeted)
 
 
 def a_channel() -> Channel:
@@ -46,7 +53,7 @@ def test_a_dial_that_began_before_a_login_is_not_taken_for_its_outcome(
 ) -> None:
     async def scenario() -> None:
         way = Way()
-        monkeypatch.setattr(Link, "open", way.open)
+        monkeypatch.setattr(Link, "dial", way.dial)
         channel = a_channel()
         first = asyncio.create_task(channel.reach(patient=False))
         (await way.dials.get()).set_exception(Unusable("gpu1: wants a password"))
@@ -58,7 +65,7 @@ def test_a_dial_that_began_before_a_login_is_not_taken_for_its_outcome(
         asked = asyncio.create_task(channel.reach(patient=False))
         await asyncio.sleep(0)
         under_way.set_exception(Unusable("gpu1: wants a password"))
-        link = SimpleNamespace(closed=False, close=lambda: None, spoke_nonsense=False)
+        link = a_link()
         (await way.dials.get()).set_result(link)
         assert await asked is cast("Link", link)
         link.closed = True
@@ -72,7 +79,7 @@ def test_who_asks_while_nobody_dials_is_told_of_the_next_dial(
 ) -> None:
     async def scenario() -> None:
         way = Way()
-        monkeypatch.setattr(Link, "open", way.open)
+        monkeypatch.setattr(Link, "dial", way.dial)
         channel = a_channel()
         for _ in range(2):
             asked = asyncio.create_task(channel.reach(patient=False))
@@ -87,15 +94,15 @@ def test_who_asks_while_nobody_dials_is_told_of_the_next_dial(
 def test_a_link_that_has_just_broken_is_given_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         way = Way()
-        monkeypatch.setattr(Link, "open", way.open)
+        monkeypatch.setattr(Link, "dial", way.dial)
         channel = a_channel()
         asked = asyncio.create_task(channel.reach())
-        first = SimpleNamespace(closed=False, close=lambda: None, spoke_nonsense=False)
+        first = a_link()
         (await way.dials.get()).set_result(first)
         assert await asked is cast("Link", first)
         first.closed = True
         channel._closed(HostError("gpu1: closed by remote host"))
-        second = SimpleNamespace(closed=False, close=lambda: None, spoke_nonsense=False)
+        second = a_link()
 
         async def answer() -> None:
             (await way.dials.get()).set_result(second)

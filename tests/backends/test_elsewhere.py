@@ -37,6 +37,9 @@ class Line:
             return {"raw": {}}, b""
         return {"states": dict.fromkeys(fields.get("keys", ()), self.known)}, b""
 
+    def ask_soon(self, op: str, **fields: Any) -> "asyncio.Task[tuple[dict[str, Any], bytes]]":
+        return asyncio.create_task(self.ask(op, **fields))
+
     def close(self) -> None: ...
 
 
@@ -62,6 +65,7 @@ class Scene:
     async def reaches(self, host: str, known: dict[str, Any]) -> Line:
         line = Line(host, known)
         self.driver.channel.link = line  # type: ignore[assignment]
+        self.driver._begin(line)  # type: ignore[arg-type]
         await self.driver._greet(line)  # type: ignore[arg-type]
         await self.settle()
         return line
@@ -157,6 +161,7 @@ def test_a_machine_that_says_nothing_of_itself_is_believed_as_ever(tmp_path: Pat
         line = Line("n2", {"state": "unknown"})
         line.hello = {"time": 0.0}
         scene.driver.channel.link = line  # type: ignore[assignment]
+        scene.driver._begin(line)  # type: ignore[arg-type]
         await scene.driver._greet(line)  # type: ignore[arg-type]
         assert [ending.cause for ending in scene.endings()] == ["lost"]
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,14 +25,19 @@ class Starter:
         self.code = "pass"
         self.listens = True
         self.started: list[subprocess.Popen[bytes]] = []
+        self.on_launch: Callable[[tuple[str, ...]], None] = lambda job: None
+        #: What each was started for.
+        self.jobs: list[tuple[str, ...]] = []
         self.stub: Stub | None = None
         monkeypatch.setattr(local, "_launch", self.launch)
         monkeypatch.setattr(local, "GIVE_WAY_S", 0.05)
 
-    def launch(self, paths: Paths) -> "subprocess.Popen[bytes]":
+    def launch(self, paths: Paths, job: tuple[str, ...]) -> "subprocess.Popen[bytes]":
+        self.jobs.append(job)
         if self.listens and self.stub is None:
             self.stub = Stub(self.home / "engine.sock")
             self.stub.on("GET /v1/jobs", answer(NO_JOBS))
+        self.on_launch(job)
         with open(paths.log_file, "ab") as log:
             child = subprocess.Popen([sys.executable, "-c", self.code], stdout=log, stderr=log)
         self.started.append(child)
@@ -62,6 +67,22 @@ def test_an_absent_engine_is_started_once(starter: Starter) -> None:
     assert len(starter.started) == 1
 
 
+def test_an_engine_that_is_started_for_a_job_is_told_its_folder_and_cluster(
+    starter: Starter,
+) -> None:
+    starter.listens = False
+    stub = starter.stub = Stub(starter.home / "elsewhere.sock")
+    stub.on("POST /v1/jobs", answer({"jobs": [{"id": 1}]}))
+
+    def listens(job: tuple[str, ...]) -> None:
+        (starter.home / "elsewhere.sock").rename(starter.home / "engine.sock")
+
+    starter.on_launch = listens
+    ask = {"argv": ["true"], "cwd": "/work", "cluster": "lab"}
+    assert Session().submit(ask, "key") == {"id": 1}
+    assert starter.jobs == [("/work", "lab")]
+
+
 def test_a_socket_that_nobody_listens_on_counts_as_absent(starter: Starter) -> None:
     Stub(starter.home / "engine.sock").close()
     session = Session()
@@ -88,9 +109,9 @@ def test_an_engine_that_gave_way_to_one_that_ended_is_started_again(
     starter.listens = False
     first = starter.launch
 
-    def second_time(paths: Paths) -> "subprocess.Popen[bytes]":
+    def second_time(paths: Paths, job: tuple[str, ...]) -> "subprocess.Popen[bytes]":
         starter.listens = bool(starter.started)
-        return first(paths)
+        return first(paths, job)
 
     monkeypatch.setattr(local, "_launch", second_time)
     assert Session().call("GET", "/v1/jobs") == NO_JOBS

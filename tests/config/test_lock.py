@@ -4,11 +4,13 @@ import errno
 import fcntl
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.waiting import wait_until
 from towline.config import lock as locking
 from towline.config.lock import check_holder, leave, take
 from towline.config.paths import Paths
@@ -39,6 +41,23 @@ def test_the_lock_says_who_holds_it_until_it_is_left(paths: Paths) -> None:
     leave(lock)
     os.close(lock)
     assert Path(paths.lock_file).read_text() == ""
+
+
+def test_the_next_one_takes_the_lock_the_moment_the_last_that_left_is_gone(paths: Paths) -> None:
+    last = take(paths)
+    assert last is not None
+    leave(last)
+    with ThreadPoolExecutor(1) as pool:
+        taking = pool.submit(take, paths)
+        wait_until(lambda: os.path.exists(f"{paths.lock_file}.next"))
+        # One is enough.
+        wait_until(lambda: take(paths) is None)
+        assert not taking.done()
+        os.close(last)
+        lock = taking.result(timeout=10)
+    assert lock is not None
+    assert json.loads(Path(paths.lock_file).read_text())["pid"] == os.getpid()
+    os.close(lock)
 
 
 def test_an_engine_elsewhere_is_named_at_once_where_locks_reach_that_far(paths: Paths) -> None:

@@ -8,8 +8,11 @@ import signal
 import socket
 import sqlite3
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +50,25 @@ def test_of_many_engines_started_at_once_one_stays_and_every_command_works(tow: 
         done = list(pool.map(lambda _: tow("status"), range(6)))
     assert [(d.returncode, d.stderr) for d in done] == [(0, "")] * 6
     wait_until(lambda: engines(tow.home) == [engine_pid(tow.home)])
+
+
+def test_an_engine_that_is_started_for_a_job_calls_its_machine_before_it_is_asked(
+    tow: Tow,
+) -> None:
+    words = [sys.executable, "-m", "towline.server.laptop", str(tow.folder), ""]
+    engine = subprocess.Popen(words, env=tow.env, stdin=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: serves(tow.home, engine.pid))
+        wait_until(
+            lambda: _about(tow)["machines"] == {"this": "online"}, on_timeout=lambda: _about(tow)
+        )
+    finally:
+        engine.terminate()
+        engine.wait(timeout=20)
+
+
+def _about(tow: Tow) -> Any:
+    return tow.json("engine")
 
 
 def test_an_engine_with_nothing_to_do_goes_and_leaves_nothing_behind(tow: Tow) -> None:

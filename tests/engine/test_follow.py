@@ -1,17 +1,22 @@
 """Following a job over a network that breaks: it is told, and told again when it is back."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from towline.backends.fake import FakeBackend
+from towline.backends.machines import Machines
 from towline.engine import output
 from towline.engine.engine import Engine
 from towline.engine.follow import Follower
+from towline.engine.results import Results
 from towline.errors import Unreachable
-from towline.model.events import MachineSeen
+from towline.model.events import MachineSeen, ProcessEnded
 from towline.model.job import Ending, Job, JobSpec, Queueing, State
 from towline.model.machine import Machine
 from towline.store.store import Store
@@ -199,3 +204,58 @@ def test_following_ends_with_what_there_is_where_only_the_queue_knows_of_the_end
         engine.close()
 
     asyncio.run(scenario())
+
+
+class Unasked(FakeBackend):
+    """Must not be asked for what is here already."""
+
+    asked: list[str]
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        self.asked = [*getattr(self, "asked", []), stream]
+        return (b"from its machine", True) if stream == "out" else (b"", True)
+
+
+@pytest.mark.parametrize(
+    ("said", "size", "made", "expected", "asked"),
+    [
+        ((b"hello\n", b""), 6, 0, b"hello\n", []),
+        (None, 0, 0, b"", []),
+        (None, 16, 0, b"from its machine", ["out"]),
+        # An older agent counts nothing.
+        (None, 0, -1, b"from its machine", ["out", "err"]),
+    ],
+)
+def test_output_that_came_with_the_news_of_the_end_is_not_asked_for(
+    tmp_path: Path,
+    said: tuple[bytes, bytes] | None,
+    size: int,
+    made: int,
+    expected: bytes,
+    asked: list[str],
+) -> None:
+    async def scenario() -> None:
+        engine = Engine(Store(str(tmp_path / "store.db")))
+        backend = engine.backend = Unasked(engine.report)
+        results = Results(engine, cast("Machines", backend), str(tmp_path))
+        turning = asyncio.create_task(engine.run())
+        engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
+        spec = JobSpec(argv=("true",), cluster="lab", owner="me", request="[]")
+        spec = replace(spec, folder=str(tmp_path), results=said is not None)
+        [number] = await engine.submit([spec])
+        await engine.job_where(number, lambda job: job.state is State.RUNNING)
+        now = time.time()
+        ending = Ending(code=0, started=now, ended=now, made=made, out_size=size)
+        engine.report(ProcessEnded(number, 1, 0, ending, said))
+        await engine.job_where(number, lambda job: job.state.final)
+        found = b""
+        async for _, blob in Follower(engine, backend, number, {}, ("out", "err")).frames():
+            found += blob
+        assert (found, getattr(backend, "asked", [])) == (expected, asked)
+        turning.cancel()
+        results.close()
+        engine.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -16,7 +16,7 @@ from towline.agent.messages import (
     read_hello,
     readable,
 )
-from towline.agent.package import BOOT, agent_package
+from towline.agent.package import BOOT, HEADER, agent_package
 from towline.errors import AgentError, HostError, Nonsense, TowlineError, Unreachable, Unusable
 from towline.hosts.base import Host
 from towline.model.names import shown_cluster
@@ -70,8 +70,20 @@ class Link(asyncio.SubprocessProtocol):
         root: str,
         on_event: Callable[[dict[str, Any], bytes], None],
         on_closed: Callable[[HostError], None],
-        timeout_s: float = 40.0,
     ) -> "Link":
+        link = await cls.dial(host, root, on_event, on_closed)
+        await link.greeted()
+        return link
+
+    @classmethod
+    async def dial(
+        cls,
+        host: Host,
+        root: str,
+        on_event: Callable[[dict[str, Any], bytes], None],
+        on_closed: Callable[[HostError], None],
+    ) -> "Link":
+        """Begin to connect. What is asked from now on is on its way behind the greeting."""
         link = cls(host, on_event, on_closed)
         link._root = root
         stage_two = agent_package().stage_two(root, host.login() is not None)
@@ -85,16 +97,19 @@ class Link(asyncio.SubprocessProtocol):
                 f"cannot run {argv[0]}: {error}", hint="is OpenSSH's client installed?"
             ) from error
         link._write(stage_two)
+        return link
+
+    async def greeted(self, timeout_s: float = 40.0) -> None:
+        """Until the agent has said who it is."""
         try:
             async with asyncio.timeout(timeout_s):
-                await link._ready
+                await self._ready
         except TimeoutError:
-            link.close()
-            raise Unreachable(f"{link.name}: no answer within {timeout_s:.0f} s") from None
+            self.close()
+            raise Unreachable(f"{self.name}: no answer within {timeout_s:.0f} s") from None
         except BaseException:
-            link.close()
+            self.close()
             raise
-        return link
 
     @property
     def name(self) -> str:
@@ -204,7 +219,7 @@ class Link(asyncio.SubprocessProtocol):
 
     def _booted(self, word: str, rest: bytes) -> None:
         if word == "need":
-            self._write(agent_package().zipped)
+            self._write(pack(HEADER, agent_package().zipped))
         elif word == "have":
             self._unpacker = Unpacker()
             self._unpack(rest)

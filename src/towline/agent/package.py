@@ -7,6 +7,8 @@ import zipfile
 from importlib import resources
 from typing import NamedTuple
 
+from towline.agent.frames import encode_json
+
 #: First stage: reads exactly `argv[1]` bytes of code from stdin and runs it. It passes through the
 #: login shell over there, so it contains no quote, `$`, `!`, backtick, backslash or newline. It
 #: must not buffer: what follows on stdin belongs to the agent.
@@ -23,7 +25,7 @@ def say(word):
     os.write(1, ("\\nTOWLINE1 " + word + "\\n").encode())
 if sys.version_info < (3, 6):
     say("old-python %d.%d" % sys.version_info[:2]); sys.exit(3)
-import errno, io, shutil, tempfile, zipfile
+import io, shutil, struct, tempfile, zipfile
 root = os.path.abspath(os.path.expanduser({root!r}))
 home = os.path.join(root, "agent", {digest!r})
 sizes = {sizes!r}
@@ -44,14 +46,24 @@ def unpack(data):
         if not is_whole(): raise
     finally:
         shutil.rmtree(fresh, True)
+def frame():
+    head = take(8)
+    sizes = struct.unpack(">II", head) if len(head) == 8 else sys.exit(3)
+    body = take(sum(sizes))
+    if len(body) < sum(sizes): sys.exit(3)
+    return head + body[:sizes[0]], body[sizes[0]:]
+early = b""
 try:
     if not is_whole():
         for folder in (root, os.path.dirname(home)):
             os.makedirs(folder, 0o700, exist_ok=True)
         say("need")
-        data = take({size})
-        if len(data) < {size}: sys.exit(3)
-        unpack(data)
+        # What the agent was asked meanwhile comes before it.
+        header, blob = frame()
+        while header[8:] != {header!r}:
+            early += header + blob
+            header, blob = frame()
+        unpack(blob)
     say("have")
 except OSError as problem:
     say("error " + str(problem)); sys.exit(3)
@@ -62,8 +74,11 @@ except Exception as problem:
     shutil.rmtree(home, True)
     sys.stderr.write("towline: its agent is damaged and is sent again: %s\\n" % problem)
     sys.exit(75)
-main(root, {login!r})
+main(root, {login!r}, early)
 """
+
+#: The header of the frame that brings the agent.
+HEADER = {"op": "agent"}
 
 
 class Package(NamedTuple):
@@ -74,8 +89,8 @@ class Package(NamedTuple):
 
     def stage_two(self, root: str, login: bool) -> bytes:
         """`login`: jobs there get the environment that logging in gives."""
-        facts = {"root": root, "digest": self.digest, "size": len(self.zipped), "login": login}
-        code = _STAGE_TWO.format(**facts, sizes=self.sizes)
+        facts = {"root": root, "digest": self.digest, "login": login, "sizes": self.sizes}
+        code = _STAGE_TWO.format(**facts, header=encode_json(HEADER))
         return code.encode()
 
 

@@ -26,8 +26,8 @@ _LONGEST_PAUSE_BUSY_S = 15.0
 
 
 class Channel:
-    """`greet` is awaited with each new link, `down` hears of each failure, `busy` tells whether it
-    matters to be back soon."""
+    """`begin` asks what does not depend on who answers, `greet` is awaited with each new link;
+    `down` hears of each failure, `busy` tells whether it matters to be back soon."""
 
     def __init__(
         self,
@@ -38,13 +38,17 @@ class Channel:
         event: Callable[[dict[str, Any], bytes], None],
         busy: Callable[[], bool],
         speaks_every_s: float,
+        begin: Callable[[Link], None] = lambda link: None,
     ) -> None:
         self.host = host
         self.link: Link | None = None
+        #: The one that is just being connected.
+        self.dialled: Link | None = None
         self.error: HostError | None = None
         #: When it last went up or down.
         self.since = time.time()
         self._root = root
+        self._begin = begin
         self._greet = greet
         self._down = down
         self._event = event
@@ -157,7 +161,15 @@ class Channel:
 
     async def _dial(self) -> Link:
         self._broken.clear()
-        link = await Link.open(self.host, self._root, self._received, self._closed)
+        self.dialled = link = await Link.dial(self.host, self._root, self._received, self._closed)
+        try:
+            self._begin(link)
+            await link.greeted()
+        except BaseException:
+            link.close()
+            raise
+        finally:
+            self.dialled = None
         self._heard, self._heard_at = time.monotonic(), time.time()
         try:
             self.link, self.error, self.since = link, None, time.time()

@@ -6,6 +6,7 @@ mends the difference: unknown ones are started, ended ones reported, unwanted on
 is one path for the ordinary case and for every fault.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -13,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from towline.agent.link import Link
+from towline.agent.link import Answer, Link
 from towline.agent.messages import Clock, read_ending, read_output
 from towline.backends.base import Guest, Report
 from towline.backends.channel import Channel
@@ -79,8 +80,11 @@ class Driver:
             self._event,
             busy=lambda: bool(self.wanted or (self.guest and self.guest.is_busy())),
             speaks_every_s=probe_every_s,
+            begin=self._begin,
         )
         self._clock = Clock()
+        #: What the machine is asked before it has greeted: what it has, and to go on telling that.
+        self._first: list[asyncio.Future[Answer]] = []
         self._tasks = Tasks(f"machine {host.name}")
         self._outbox = Outbox(
             blobs, lambda: self.link, self._is_due, self._tasks, self._end, self.settle
@@ -166,24 +170,34 @@ class Driver:
         cause = "void" if self._outbox.mend(snapshots) else "snapshot"
         return replace(ending, cause=cause)
 
+    def expect(self, snapshot: str) -> None:
+        """It may be needed soon: a machine that is not connected yet is asked for it first."""
+        if self.link is None:
+            self._outbox.expect(self.channel.dialled, snapshot)
+
     def forget_staged(self) -> None:
         """Snapshots there may be swept away: ask again before relying on one."""
         self._outbox.forget_staged()
 
     # --- the channel opens and breaks --------------------------------------------------------
 
+    def _begin(self, link: Link) -> None:
+        self._first = [link.ask_soon("probe"), link.ask_soon("watch", every_s=self.probe_every_s)]
+        self._outbox.begin(link)
+
     async def _greet(self, link: Link) -> None:
         self._clock.set(link.hello)
         self.silence.answered()
-        self.forget_staged()
         self.identity = identity_from(link.hello.get("identity") or {})
         for wanted in [w for w in self.wanted.values() if not w.sent]:
             self._check_place(wanted)
         # What it has of ours comes before what else it could take: it may have been given up.
         await self._reconcile(link, [w for w in self.wanted.values() if w.sent])
-        answer, _ = await link.ask("probe")
+        seen, watched = self._first
+        answer, _ = await seen
+        self._first = []
         self.on_probe(self, answer["raw"])
-        await link.ask("watch", every_s=self.probe_every_s)
+        await watched
         for wanted in list(self.wanted.values()):
             if not wanted.sent:
                 self._outbox.offer(wanted)
@@ -332,7 +346,9 @@ class Driver:
                 if wanted := self.wanted.get(key):
                     self._end(wanted, read_ending(ending, self._clock), read_output(ending))
         elif kind == "probe":
-            self.on_probe(self, header["raw"])
+            # Before it has said what it has of ours, nothing more is for it.
+            if not self._first:
+                self.on_probe(self, header["raw"])
             self._repeat_stops()
         elif self.guest is not None:
             self.guest.heard(header)

@@ -11,7 +11,7 @@ from typing import Any
 
 from towline.agent.link import Answer, Link
 from towline.agent.messages import readable
-from towline.backends.staging import Sending, stage
+from towline.backends.staging import Sending, ask_for, stage
 from towline.backends.tasks import Tasks
 from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, TowlineError
@@ -30,6 +30,8 @@ MOST_CHARACTERS = 4_000_000
 
 #: What was sent anew so often in so many seconds does not stay there.
 _MOST_MENDED, _LATELY_S = 3, 600.0
+#: Of no more snapshots than this a machine is asked beforehand.
+_MOST_EXPECTED = 16
 
 
 class Outbox:
@@ -57,6 +59,8 @@ class Outbox:
         #: Snapshots of which contents are gone over there, and when others were last sent anew.
         self._incomplete: set[str] = set()
         self._mended: dict[str, list[float]] = {}
+        #: Snapshots that may be needed soon, and what the machine says to them.
+        self._expected: dict[str, asyncio.Future[Answer] | None] = {}
         #: Snapshots that are on their way.
         self.sending: dict[str, Sending] = {}
 
@@ -67,9 +71,21 @@ class Outbox:
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
 
+    def expect(self, link: Link | None, snapshot: str) -> None:
+        """A snapshot may be needed soon: ask whether it is there over a link that is just being
+        connected, or else over the next one."""
+        if len(self._expected) < _MOST_EXPECTED:
+            self._expected[snapshot] = None if link is None else ask_for(link, snapshot)
+
+    def begin(self, link: Link) -> None:
+        """A link is being connected, perhaps to a machine that is another one or was tidied."""
+        self._staged.clear()
+        self._expected = {snapshot: ask_for(link, snapshot) for snapshot in self._expected}
+
     def forget_staged(self) -> None:
         """Snapshots there may be swept away: ask again before relying on one."""
         self._staged.clear()
+        self._expected.clear()
 
     def mend(self, snapshots: tuple[str, ...]) -> bool:
         """Contents of these are gone over there: send them anew; False if that did not help."""
@@ -121,7 +137,8 @@ class Outbox:
         sending = self.sending[snapshot] = Sending()
         try:
             anew = snapshot in self._incomplete
-            await stage(link, self._blobs, snapshot, sending, anew)
+            asked = self._expected.pop(snapshot, None)
+            await stage(link, self._blobs, snapshot, sending, anew, asked)
             if anew:
                 self._incomplete.discard(snapshot)
         finally:

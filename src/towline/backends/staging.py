@@ -51,10 +51,12 @@ async def stage(
     snapshot_id: str,
     sending: Sending | None = None,
     anew: bool = False,
+    asked: "asyncio.Future[Answer] | None" = None,
 ) -> None:
     """After this the machine can make the snapshot's tree without asking anybody.
 
     `anew`: nothing that it was sent before is relied on, since contents turned out to be gone.
+    `asked`: it was asked for it already (`ask_for`).
     """
     sending = sending or Sending()
     await settle(link)
@@ -68,7 +70,7 @@ async def stage(
         known.append(snapshot_id)
         return
     if not known:
-        answer, _ = await link.ask("have_snapshot", snapshot=snapshot_id, recent=True)
+        answer, _ = await (asked or ask_for(link, snapshot_id))
         # The newest is the one to compare with first, so it comes last.
         known.extend(reversed(answer.get("recent", ())[:_MOST_BASES]))
         if answer["have"]:
@@ -81,6 +83,13 @@ async def stage(
     if snapshot_id in known:
         known.remove(snapshot_id)
     known.append(snapshot_id)
+
+
+def ask_for(link: Link, snapshot_id: str) -> "asyncio.Future[Answer]":
+    """Ask whether a snapshot is there, and which others are; nobody need hear the answer."""
+    answer = link.ask_soon("have_snapshot", snapshot=snapshot_id, recent=True)
+    answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return answer
 
 
 async def _send_difference(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from typing import Any
 
+    from towline.client.transport import Body
     from towline.config.paths import Paths
 
 #: A cold start from a slow disk, on a machine that has other things to do.
@@ -58,13 +59,21 @@ def retire(paths: Paths) -> bool:
     return True
 
 
-def start(paths: Paths) -> socket:
+def first_job(submission: Body) -> tuple[str, ...]:
+    """The folder and the cluster of what is submitted: its machines are called while the Engine
+    still starts."""
+    asked = json.loads(submission) if isinstance(submission, bytes) else {}
+    job = (asked.get("jobs") or [asked])[0]
+    return (job["cwd"], job.get("cluster") or "") if job.get("cwd") else ()
+
+
+def start(paths: Paths, first: tuple[str, ...] = ()) -> socket:
     """Start the Engine and connect to it; of two started at once, one gives way by itself."""
     from towline.config.lock import check_holder
 
     check_holder(paths)
     log_size = _size(paths.log_file)
-    child = _child(paths)
+    child = _child(paths, first)
     deadline = time.monotonic() + START_LIMIT_S
     ended: float | None = None
     while time.monotonic() < deadline:
@@ -75,7 +84,7 @@ def start(paths: Paths) -> socket:
         code = child.poll()
         if code is not None and code < 0:
             # Killed, which says nothing about the next one.
-            child = _child(paths)
+            child = _child(paths, first)
             continue
         ended = (ended or time.monotonic()) if code is not None else None
         if ended and time.monotonic() > ended + GIVE_WAY_S:
@@ -84,21 +93,21 @@ def start(paths: Paths) -> socket:
                     "the Engine does not start", _last_lines(paths.log_file, log_size)
                 )
             # The one it gave way to has ended meanwhile.
-            child = _child(paths)
+            child = _child(paths, first)
     raise EngineError(
         f"the Engine does not answer on {paths.socket}", _last_lines(paths.log_file, log_size)
     )
 
 
-def _child(paths: Paths) -> Popen[bytes]:
+def _child(paths: Paths, first: tuple[str, ...]) -> Popen[bytes]:
     """One more Engine, and a last look at those that a long-lived program started before."""
-    child = _launch(paths)
+    child = _launch(paths, first)
     _children[:] = [one for one in _children if one.poll() is None]
     _children.append(child)
     return child
 
 
-def _launch(paths: Paths) -> Popen[bytes]:
+def _launch(paths: Paths, first: tuple[str, ...] = ()) -> Popen[bytes]:
     import subprocess
 
     from towline.config.paths import make_folders
@@ -109,7 +118,7 @@ def _launch(paths: Paths) -> Popen[bytes]:
     log = os.open(paths.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "towline.server.laptop"],
+            [sys.executable, "-m", "towline.server.laptop", *first],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -138,17 +138,17 @@ class Session:
                 return
         yield from self.frames(method, target, body, key)
 
-    def connect(self) -> socket:
-        """A connection to the Engine, which is started when there is none.
+    def connect(self, submission: Body = None) -> socket:
+        """A connection to the Engine, which is started, for a submission, when there is none.
 
         Nothing else here knows where an Engine is: a team's server will be reached from here.
         """
         try:
             return connect(self.paths.socket)
         except (FileNotFoundError, ConnectionRefusedError):
-            from towline.client.local import start
+            from towline.client.local import first_job, start
 
-            return start(self.paths)
+            return start(self.paths, first_job(submission))
         except OSError as error:
             raise EngineError(
                 f"cannot use the Engine's socket {self.paths.socket}: {error.strerror}"
@@ -226,7 +226,8 @@ class Session:
         headers = {} if self._outdated else {"Towline-Version": __version__}
         if key:
             headers["Idempotency-Key"] = key
-        reply = request(self.connect(), method, target, body, headers)
+        connection = self.connect(submission=body if key else None)
+        reply = request(connection, method, target, body, headers)
         if reply.status < 400:
             return reply
         with reply:

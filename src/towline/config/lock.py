@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: The holder touches its lock at least so often; one that did not for longer is gone.
 BEAT_S = 20.0
 _ALIVE_S = 3 * BEAT_S
+#: One that has left is gone within this time; until then its lock is held.
+_GOING_S = 10.0
+_LOOK_S = 0.01
 
 
 def take(paths: Paths) -> int | None:
@@ -31,7 +34,7 @@ def take(paths: Paths) -> int | None:
     try:
         lock = os.open(paths.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_once_free(lock, f"{paths.lock_file}.next")
             os.ftruncate(lock, 0)
             os.pwrite(lock, json.dumps(_here()).encode(), 0)
         except OSError:
@@ -45,6 +48,30 @@ def take(paths: Paths) -> int | None:
             "set TOWLINE_HOME to a folder of your own, on a disk of this machine",
         ) from None
     return lock
+
+
+def _lock_once_free(lock: int, beside: str) -> None:
+    """Lock it; while nobody says that he holds it, whoever did is on his way out.
+
+    One of those who wait for that is enough, and the first of them will be it.
+    """
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        if os.fstat(lock).st_size:
+            raise
+    with open(beside, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        until = time.monotonic() + _GOING_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if os.fstat(lock).st_size or time.monotonic() > until:
+                    raise
+            time.sleep(_LOOK_S)
 
 
 def beat(lock: int) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
 
 from towline.backends.machines import Machines
@@ -12,6 +13,10 @@ from towline.model.job import Job, view
 from towline.model.odd_text import original
 
 _PIECE = 256 * 1024
+#: What came with the news of an end is not longer.
+_LITTLE = 64 * 1024
+#: So long it is worth looking for it.
+_LATELY_S = 5.0
 
 
 async def read_somewhere(
@@ -57,6 +62,27 @@ def _files(job: Job, streams: tuple[str, ...]) -> dict[str, str]:
     found = {stream: f"{stem}.{stream}" for stream in streams}
     whole = len(job.attempt.placement) == 1 and all(map(os.path.isfile, found.values()))
     return found if whole else {}
+
+
+def just_told(job: Job, number: int, rank: int, stream: str, offset: int) -> bytes | None:
+    """The rest of what a process printed, if it is here; None where its machine must be asked.
+
+    The news of an end say how much was printed, and bring it along where that is little.
+    """
+    attempt = job.attempt if job.state.final else None
+    ending = attempt.endings.get(rank) if attempt and attempt.number == number else None
+    if ending is None or ending.made < 0:
+        return None  # nobody counted
+    size = ending.out_size if stream == "out" else ending.err_size
+    if offset >= size:
+        return b""
+    if size > _LITTLE or job.ended is None or time.time() - job.ended > _LATELY_S:
+        return None
+    try:
+        content = _read(_files(job, (stream,))[stream], 0)
+    except (OSError, KeyError):
+        return None
+    return content[offset:] if len(content) == size else None
 
 
 def _known_error(machines: Machines, job: Job) -> HostError | None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from towline.backends.base import Backend
 from towline.core.explain import Explanation
+from towline.engine.at_home import just_told
 from towline.engine.engine import Engine
 from towline.engine.output import Frame, gone, has_begun, has_output, label, read_more, stream_name
 from towline.errors import AgentError, HostError, TowlineError
@@ -241,10 +242,7 @@ class Follower:
             offset = self.offsets.get(name, 0)
             try:
                 # After a cut there may be nothing to read, and it is still to be told.
-                waits = not broken
-                blob, at_end = await read_more(
-                    self.engine, self.backend, job, rank, stream, offset, waits
-                )
+                blob, at_end = await self._more(job, rank, stream, offset, wait=not broken)
             except AgentError as error:
                 text = error.text
                 if error.code == "unknown_job":
@@ -275,6 +273,17 @@ class Follower:
                 return
             if len(blob) >= _LONG:
                 await self._catch_up(job, rank, stream)
+
+    async def _more(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        """The next piece, and whether it is the last: from its machine, unless it is here."""
+        assert job.attempt is not None
+        now = self.engine.job(job.id)
+        told = just_told(now, job.attempt.number, rank, stream, offset)
+        if told is not None:
+            return told, True
+        return await read_more(self.engine, self.backend, job, rank, stream, offset, wait)
 
     async def _pass_on(self, job: Job, rank: int, stream: str, blob: bytes) -> None:
         group, process, prefix = label(job, rank)

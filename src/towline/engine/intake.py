@@ -15,6 +15,7 @@ from towline.backends.ahead import Ahead
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.backends.slurm.handover import shown_words
+from towline.backends.tasks import Tasks
 from towline.config.load import Configuration
 from towline.config.settings import (
     Cluster,
@@ -37,7 +38,7 @@ from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
 from towline.engine.kept import fetch_kept
 from towline.engine.keys import Keys
-from towline.errors import ConfigError, HostError, Impossible, UsageError
+from towline.errors import ConfigError, HostError, Impossible, TowlineError, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.events import StopAsked
 from towline.model.job import Job, JobSpec
@@ -51,6 +52,8 @@ from towline.snapshot.take import HashCache, Snapshot, take_snapshot
 _FIRST_MEETING_S = 20.0
 #: How long one waits for other clusters, to say whether they could do what this one cannot.
 _LOOK_ELSEWHERE_S = 5.0
+#: Of a larger folder the reading is what takes time, and done once.
+_REHEARSED_MB = 8.0
 _LARGEST = 10
 #: Files over this are named before they travel: often nobody meant to send them.
 _LARGE = 50 * 1024 * 1024
@@ -81,6 +84,7 @@ class Intake:
         self.configuration = configuration
         self.owner = owner
         self.hashes = HashCache()
+        self._tasks = Tasks("submissions")
 
     def config(self, cwd: str | None, cluster: str | None = None) -> Config:
         """The configuration, with the cluster that is asked for though it may not be in it."""
@@ -155,6 +159,25 @@ class Intake:
             "env": sorted(spec.env),
             "folder": snapshot.subfolder,
         }
+
+    def rehearse(self, ask: JobAsk, config: Config, spec: JobSpec) -> None:
+        """Read the folder already while machines are being connected, and ask them for it.
+
+        What counts is the folder as it is when they have been met; mostly it is the same.
+        """
+        _, drivers = self.join(ask.cwd, spec.cluster)
+        waiting = [driver for driver in drivers if driver.link is None]
+        if waiting and not spec.in_place:
+            settings = snapshot_settings(ask, config)
+            settings = replace(settings, limit_mb=min(settings.limit_mb, _REHEARSED_MB))
+            taking = self._rehearse(ask.cwd, settings, waiting)
+            self._tasks.spawn(taking, lambda error: None)
+
+    async def _rehearse(self, cwd: str, settings: SnapshotSettings, waiting: list[Driver]) -> None:
+        with contextlib.suppress(TowlineError, OSError):  # it is told when it counts
+            taken = await self.snapshot(cwd, settings)
+            for driver in waiting if taken.entries else ():
+                driver.expect(taken.id)
 
     async def check_possible(self, spec: JobSpec, cwd: str) -> str:
         """Refuse at once what its cluster can never do; what the cluster's own queue says to it."""
@@ -275,7 +298,8 @@ class _Group:
         if folder not in self._folders:
             config = intake.config(checked_folder(ask.cwd), ask.cluster)
             spec = spec_from(ask, config, intake.owner)
-            # Everything that can be wrong is found before the folder is read.
+            intake.rehearse(ask, config, spec)
+            # Everything that can be wrong is found before the folder is frozen.
             await self._check(spec, ask.cwd)
             self._folders[folder] = config, await intake.freeze(ask, config, spec)
         config, frozen = self._folders[folder]

@@ -1,7 +1,8 @@
 """The Engine of one user, as a background process: `python -m towline.server.laptop`.
 
-`tow` starts it when it finds none. One lock file decides which of two that start at once stays; it
-is taken before anything large is imported, so that the others cost next to nothing.
+`tow` starts it when it finds none, with the folder and the cluster of the job that it is for. One
+lock file decides which of two that start at once stays; it is taken before anything large is
+imported, so that the others cost next to nothing.
 """
 
 import signal
@@ -21,9 +22,9 @@ def main() -> int:
         lock = take(paths)
         if lock is None:
             return 0
-        from towline.server.serving import run
+        from towline.server.serving import First, run
 
-        run(paths, lock)
+        run(paths, lock, First(*sys.argv[1:]) if len(sys.argv) == 3 else None)
     except TowlineError as error:
         print(f"tow: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code

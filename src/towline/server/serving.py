@@ -12,9 +12,8 @@ import signal
 import socket
 import sqlite3
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
-import uvicorn
 import uvloop
 
 from towline.backends.machines import Machines
@@ -24,8 +23,7 @@ from towline.config.paths import Paths
 from towline.config.settings import EngineSettings
 from towline.engine.desk import Desk
 from towline.engine.engine import Engine
-from towline.errors import ConfigError, EngineError
-from towline.server.app import make_app
+from towline.errors import ConfigError, EngineError, TowlineError
 from towline.snapshot.blobs import BlobStore
 from towline.store.store import Store
 
@@ -35,10 +33,18 @@ _LOOK_HOME_S = 5.0
 _MOST_LOG = 8 * 1024 * 1024
 
 
-def run(paths: Paths, lock: int) -> None:
+class First(NamedTuple):
+    """What is asked as soon as we serve: a job from this folder, for this cluster."""
+
+    folder: str
+    #: Empty: the default.
+    cluster: str
+
+
+def run(paths: Paths, lock: int, first: First | None = None) -> None:
     """Serve until told to go; the caller holds the lock, a file that is open."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    uvloop.run(_serve(paths, lock))
+    uvloop.run(_serve(paths, lock, first))
 
 
 def _bind(paths: Paths) -> socket.socket:
@@ -70,7 +76,7 @@ def _store(paths: Paths) -> Store:
         ) from error
 
 
-async def _serve(paths: Paths, lock: int) -> None:
+async def _serve(paths: Paths, lock: int, first: First | None) -> None:
     settings = _settings(paths)
     store = _store(paths)
     engine = Engine(store)
@@ -84,8 +90,11 @@ async def _serve(paths: Paths, lock: int) -> None:
     desk = Desk(engine, machines, paths)
     loop_task = asyncio.create_task(engine.run(), name="engine")
     await desk.open()
+    if first is not None:
+        _connect_soon(desk, first)
     going = asyncio.Event()
-    server = _server(desk, going)
+    # Meanwhile machines are being connected: what serves takes as long to be read as all the rest.
+    server = await asyncio.to_thread(_server, desk, going)
     listener = _bind(paths)
     _write_pid(paths)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -116,14 +125,25 @@ async def _serve(paths: Paths, lock: int) -> None:
         await desk.close()
 
 
-class _Server(uvicorn.Server):
-    """Signals are ours to handle: a running stream must not keep the Engine from going."""
+def _connect_soon(desk: Desk, first: First) -> None:
+    """Call the machines of the cluster that the first job is for."""
+    try:
+        desk.intake.join(first.folder, first.cluster or None)
+    except (TowlineError, OSError):
+        pass  # whoever asks for the job is told
 
-    def capture_signals(self) -> Any:
-        return contextlib.nullcontext()
 
+def _server(desk: Desk, going: asyncio.Event) -> Any:
+    import uvicorn
 
-def _server(desk: Desk, going: asyncio.Event) -> _Server:
+    from towline.server.app import make_app
+
+    class Server(uvicorn.Server):
+        """Signals are ours to handle: a running stream must not keep the Engine from going."""
+
+        def capture_signals(self) -> Any:
+            return contextlib.nullcontext()
+
     config = uvicorn.Config(
         make_app(desk, going.set),
         log_level="warning",
@@ -134,7 +154,7 @@ def _server(desk: Desk, going: asyncio.Event) -> _Server:
         server_header=False,
         date_header=False,
     )
-    return _Server(config)
+    return Server(config)
 
 
 def _settings(paths: Paths) -> EngineSettings:

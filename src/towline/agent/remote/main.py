@@ -197,8 +197,11 @@ class Agent:
         if (self.asked and not full) or (self.flows and self.outbox.size < flows.FULL):
             self.work_soon()
 
-    def run(self):
+    def run(self, early=b""):
+        """`early`: what was asked before we were here."""
         self.hello()
+        self.asked.extend(self.decoder.feed(early))
+        self.work()
         self.speak()
         self.loop.run()
         os.set_blocking(self.outbox.fd, True)
@@ -206,7 +209,7 @@ class Agent:
         self.speak()
 
 
-def main(root, login=False):
+def main(root, login=False, early=b""):
     """Serve on stdin and stdout until the connection is gone; the jobs go on without us.
 
     `login`: they get the environment that logging in gives, not what sshd gave us.
@@ -230,5 +233,5 @@ def main(root, login=False):
     machine.reuse_memory()
     if hasattr(gc, "freeze"):
         gc.freeze()
-    Agent(home, stdin, stdout, login).run()
+    Agent(home, stdin, stdout, login).run(early)
     os._exit(0)
