@@ -1,4 +1,4 @@
-"""Following a job until it ended, over broken connections and restarted Engines."""
+"""Following a job on a terminal: what is shown of it, and what Ctrl-C asks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ import time
 
 from towline.cli.terminal import interactive, note, tell
 from towline.cli.terminal.output import JsonLines, Output
-from towline.client.transport import Gone, with_query
-from towline.errors import EngineError
+from towline.client.follow import Following
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import FrameType
     from typing import Any
 
     from towline.client.session import Session
 
-    Frames = Iterator[tuple[dict[str, Any], bytes]]
-
-#: How long to go on trying when the Engine went away and none can be started.
-PATIENCE_S = 60.0
-PAUSE_S = 0.02
 #: So long nothing is said while the folder is read.
 SLOW_S = 1.5
 INTERRUPTED_CODE = 130
@@ -31,33 +25,8 @@ LEAVING = {"detach": 0, "leave": INTERRUPTED_CODE}
 COLOUR_OF = {"done": "green", "stopped": "yellow"}
 
 
-class Patience:
-    """With an Engine that went away, until it is heard again."""
-
-    def __init__(self) -> None:
-        self.until: float | None = None
-
-    @property
-    def tried(self) -> bool:
-        """An error is at first a reason to fail; later, a killed Engine may need a moment."""
-        return self.until is not None
-
-    def heard(self) -> None:
-        self.until = None
-
-    def wait(self) -> None:
-        """A moment before the next try; an error when there were enough of them."""
-        self.until = self.until or time.monotonic() + PATIENCE_S
-        if time.monotonic() > self.until:
-            raise EngineError(
-                "the Engine went away and does not come back",
-                "jobs go on without it; its log may tell why: tow engine log",
-            )
-        time.sleep(PAUSE_S)
-
-
 class Follow:
-    """One job being followed: what was shown of it, so that nothing is shown twice or left out."""
+    """One job being followed by a person, or by a program that reads JSON lines."""
 
     def __init__(
         self,
@@ -73,14 +42,16 @@ class Follow:
         service: str | None = None,
     ) -> None:
         self.session = session
-        self.ask = ask
-        self.key = key
-        self.job_id = job_id
-        self.stream = stream
-        #: How much of the end to begin with: `lines`, or `tail` for bytes.
-        self.tail = tail or {}
-        #: Show what this service of the job printed, instead of the job's own output.
-        self.service = service
+        self.following = Following(
+            session,
+            ask=ask,
+            key=key,
+            job_id=job_id,
+            stream=stream,
+            tail=tail,
+            until_end=until_end,
+            service=service,
+        )
         #: The services whose URL or failure was shown.
         self.services: dict[str, str] = {}
         #: False: show what there is so far, and leave.
@@ -88,23 +59,19 @@ class Follow:
         self.output: Output | JsonLines = JsonLines() if json else Output()
         self.json = json
         self.cluster = ""
-        #: The job as it was when that was last told.
-        self.view: dict[str, Any] = {}
         #: Where it was last said to run.
         self.machines: list[str] = []
-        self.attempt: int | None = None
-        #: "group.process.stream" -> the position up to which its file was shown.
-        self.offsets: dict[str, int] = {}
-        #: The keys of `offsets` that the current connection has sent something of.
-        self.live: set[str] = set()
         #: True while output is on its way to the terminal.
         self.writing = False
         #: True once Ctrl-C was pressed while `writing`.
         self.interrupted = False
         #: Takes back that it is said when nothing is heard for long.
         self._quiet: Callable[[], object] | None = None
-        #: The job whose log the current connection was asked to go on with.
-        self.resumed: int | None = None
+
+    @property
+    def job_id(self) -> int | None:
+        """None until the Engine has accepted it."""
+        return self.following.job_id
 
     def run(self) -> int:
         """Follow to the end; what `tow` exits with."""
@@ -150,44 +117,11 @@ class Follow:
             self._quiet = None
 
     def _to_the_end(self) -> int:
-        patience = Patience()
-        while True:
-            try:
-                for header, blob in self._frames():
-                    patience.heard()
-                    self._heard_first()
-                    if self._show(header, blob):
-                        return self._ended(header["end"])
-                    if self._restarted(header):
-                        break
-                else:
-                    if not self.until_end:
-                        return self._ended({})
-            except Gone:
-                if self.job_id is None:
-                    self.session.check_key_known()
-            except EngineError:
-                if not patience.tried:
-                    raise
-            patience.wait()
-
-    def _frames(self) -> Frames:
-        self.live = set()
-        self.resumed = self.job_id
-        if self.job_id is None:
-            return self.session.frames("POST", "/v1/run", self.ask, self.key)
-        return self.session.frames("GET", self._log_target())
-
-    def _log_target(self) -> str:
-        import json
-
-        return with_query(
-            f"/v1/jobs/{self.job_id}/log",
-            follow=int(self.until_end),
-            stream=self.stream,
-            service=self.service,
-            **({"from": json.dumps(self.offsets)} if self.offsets else self.tail),
-        )
+        for header, blob in self.following.frames():
+            self._heard_first()
+            if self._show(header, blob):
+                return self._ended(header["end"])
+        return self._ended({})
 
     def _show(self, header: dict[str, Any], blob: bytes) -> bool:
         """Show one frame; True when it was the last."""
@@ -201,8 +135,6 @@ class Follow:
         if "stream" in header:
             self._show_output(header, blob)
         elif "job" in header:
-            self.job_id = header["job"]["id"]
-            self.view = header["job"]
             self.cluster = shown_cluster(header["job"].get("cluster") or "")
             self.output.job(header)
             self._show_machines(header["job"])
@@ -210,11 +142,10 @@ class Follow:
             text = header["note"].removeprefix(f"{self.cluster}: ")
             self.output.note(header, f"job {self.job_id} · {self.cluster} · {text}")
         elif "login" in header:
-            self._log_in(header["login"])
-        elif "end" in header:
-            self.job_id = header["end"].get("id", self.job_id)
-            return True
-        return False
+            from towline.cli.login import log_in
+
+            log_in(self.session, [header["login"]])
+        return "end" in header
 
     def _show_machines(self, job: dict[str, Any]) -> None:
         """Of what a queue started, its number there and where it runs."""
@@ -244,37 +175,13 @@ class Follow:
         return bool(before != header["note"])
 
     def _show_output(self, header: dict[str, Any], blob: bytes) -> None:
-        key = f"{header.get('group', 0)}.{header.get('process', 0)}.{header['stream']}"
-        shown = self.offsets.get(key, 0)
-        offset = int(header.get("offset", shown))
-        if key in self.live and offset < shown:
-            # One connection never repeats itself: this is the output of the next attempt.
-            shown = 0
-        self.live.add(key)
-        fresh = blob[max(0, shown - offset) :]
         self.writing = True
-        if fresh:
-            self.output.stream({**header, "offset": max(offset, shown)}, fresh)
-        self.offsets[key] = max(shown, offset + len(blob))
+        if blob:
+            self.output.stream(header, blob)
+        self.following.told(header, blob)
         self.writing = False
         if self.interrupted:
             raise KeyboardInterrupt
-
-    def _restarted(self, header: dict[str, Any]) -> bool:
-        """True when we asked to go on in the output of an earlier attempt: ask again."""
-        if "job" not in header:
-            return False
-        before, self.attempt = self.attempt, header["job"].get("attempt") or 0
-        if not before or self.attempt == before:
-            return False
-        stale = bool(self.offsets) and not self.live and header["job"]["id"] == self.resumed
-        self.offsets, self.tail = {}, {}
-        return stale
-
-    def _log_in(self, login: dict[str, Any]) -> None:
-        from towline.cli.login import log_in
-
-        log_in(self.session, [login])
 
     def _ended(self, view: dict[str, Any]) -> int:
         from towline.cli.terminal.wording import exit_code, outcome

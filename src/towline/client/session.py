@@ -121,11 +121,18 @@ class Session:
             )
 
     def frames(
-        self, method: str, target: str, body: Any = None, key: str = ""
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        key: str = "",
+        *,
+        deadline: float | None = None,
     ) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Every frame of a streaming answer; an `error` frame is raised."""
         said_anything = False
         with self.open(method, target, _encoded(body), key) as reply:
+            reply.deadline = deadline
             for header, blob in reply.frames():
                 if "error" in header:
                     error = ApiError(header["error"], int(header.get("exit") or 1))
@@ -136,7 +143,7 @@ class Session:
                 yield header, blob
             else:
                 return
-        yield from self.frames(method, target, body, key)
+        yield from self.frames(method, target, body, key, deadline=deadline)
 
     def connect(self, submission: Body = None) -> socket:
         """A connection to the Engine, which is started, for a submission, when there is none.

@@ -131,6 +131,8 @@ class Reply:
     def __init__(self, connection: socket) -> None:
         self._connection = connection
         self._raw = bytearray()
+        #: When (`time.monotonic`) to stop waiting for more, with a TimeoutError; None: never.
+        self.deadline: float | None = None
         self.headers: dict[str, str] = {}
         self.status = self._read_head()
         self._chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
@@ -238,6 +240,11 @@ class Reply:
         return line
 
     def _receive(self) -> bool:
+        if self.deadline is not None:
+            import time
+
+            # Zero would not wait at all, and say so in other words.
+            self._connection.settimeout(max(0.001, self.deadline - time.monotonic()))
         try:
             piece = self._connection.recv(PIECE)
         except ConnectionResetError:

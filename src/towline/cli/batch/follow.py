@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from towline.cli.follow import INTERRUPTED_CODE, LEAVING, Follow, Patience, what_now
+from towline.cli.follow import INTERRUPTED_CODE, LEAVING, Follow, what_now
 from towline.cli.terminal import interactive, note
 from towline.cli.terminal.batch_wording import event_of, exit_code
 from towline.cli.terminal.output import Output
+from towline.client.follow import Patience
 from towline.client.transport import Gone, quoted, with_query
 from towline.errors import EngineError
 

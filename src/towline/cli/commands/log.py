@@ -56,7 +56,7 @@ def main(args: list[str]) -> int:
         chosen = [f"--{name}" for name in ("follow", "stdout", "stderr") if getattr(options, name)]
         return act_on("log", found.batch, *chosen)
     stream = "out" if options.stdout else "err" if options.stderr else "all"
-    following = Follow(
+    shown = Follow(
         session,
         job_id=found.job,
         json=options.json,
@@ -66,11 +66,11 @@ def main(args: list[str]) -> int:
         service=options.service,
     )
     if options.follow:
-        return following.run()
+        return shown.run()
     with patience(session, found.job):
-        code = following.run()
-    if not following.offsets and not options.service:
-        _say_why_nothing(session, following.view)
+        code = shown.run()
+    if not shown.following.offsets and not options.service:
+        _say_why_nothing(session, shown.following.view)
     return code
 
 

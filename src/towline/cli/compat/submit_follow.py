@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from towline.cli.follow import Frames
     from towline.client.session import Session
 
 
@@ -27,6 +26,8 @@ class SubmitFollow(Follow):
         self, session: Session, ask: dict[str, Any], key: str, patience_s: float = 120.0
     ) -> None:
         super().__init__(session, ask=ask, key=key)
+        # A new connection to the Engine tells anew what is broken.
+        self.following.on_connect = self._heard
         self.has_board = bool(ask.get("services"))
         #: How long the network may be away before a person is asked.
         self.patience_s = patience_s
@@ -47,11 +48,6 @@ class SubmitFollow(Follow):
             self._heard()
 
     # --- what is shown -----------------------------------------------------------------------
-
-    def _frames(self) -> Frames:
-        # A new connection to the Engine tells anew what is broken.
-        self._heard()
-        return super()._frames()
 
     def _show(self, header: dict[str, Any], blob: bytes) -> bool:
         if header.get("broken"):
