@@ -1,5 +1,6 @@
 """Whatever is killed, whenever: a job runs once, and its end is not lost."""
 
+import json
 import os
 import random
 import signal
@@ -79,6 +80,20 @@ def test_a_held_job_of_a_killed_agent_can_be_released_or_voided(new_agent: NewAg
     assert second.output("b") == b""
 
 
+def test_a_job_whose_supervisor_and_agent_are_killed_before_it_began_is_void_not_lost(
+    new_agent: NewAgent, root: Path
+) -> None:
+    first = new_agent()
+    first.start("a", "true", hold=True)
+    first.wait_for(lambda: "a" in first.held)
+    first.kill()
+    second = new_agent()
+    assert second.state("a") == "held"
+    os.kill(json.loads((root / "records/a/life").read_text())["supervisor"], signal.SIGKILL)
+    end = second.end_of("a")
+    assert (end["cause"], end["started"]) == ("void", 0.0)
+
+
 def test_killed_supervisor_does_not_lose_the_exit_code(agent: Driver, root: Path) -> None:
     agent.start("a", "sh", "-c", UNTIL_TOLD)
     os.kill(supervisor_of(agent, "a"), signal.SIGKILL)
@@ -88,6 +103,35 @@ def test_killed_supervisor_does_not_lose_the_exit_code(agent: Driver, root: Path
     end = agent.end_of("a")
     assert (end["code"], end["cause"], end["out_size"]) == (5, "", 5)
     assert agent.end_count["a"] == 1
+
+
+def kill_before_it_noted_the_command(agent: Driver, root: Path, key: str) -> None:
+    """As if its supervisor was killed between starting the command and writing down its number."""
+    supervisor = supervisor_of(agent, key)
+    os.kill(supervisor, signal.SIGSTOP)
+    life = root / "records" / key / "life"
+    noted = json.loads(life.read_text())
+    for name in ("pid", "start", "started"):
+        del noted[name]
+    # In place: it is locked, and that lock is of this very file.
+    with open(life, "r+") as file:
+        file.write(json.dumps(noted).ljust(life.stat().st_size))
+    os.kill(supervisor, signal.SIGKILL)
+
+
+def test_a_job_whose_supervisor_was_killed_in_the_moment_of_its_start_did_start(
+    agent: Driver, root: Path
+) -> None:
+    agent.start("a", "sh", "-c", UNTIL_TOLD)
+    at = agent.wait_for(lambda: agent.started.get("a"))[1]
+    kill_before_it_noted_the_command(agent, root, "a")
+    # Found again by its mark: all that is known is when it was about to start.
+    wait_until(lambda: agent.call("observe", keys=["a"])["states"]["a"]["started"] < at)
+    end_it(root, "a")
+    end = agent.end_of("a")
+    assert (end["code"], end["out_size"]) == (5, 5)
+    # Only what has started has results.
+    assert at - 1 < end["started"] <= at
 
 
 def test_job_of_a_killed_supervisor_can_be_stopped_with_all_its_children(agent: Driver) -> None:

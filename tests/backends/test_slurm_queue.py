@@ -25,6 +25,8 @@ class Cedar:
         #: Number -> its state in Slurm's list.
         self.jobs: dict[int, str] = {}
         self.claim = ""
+        #: Where its one process stands, as its files say.
+        self.rank: dict[str, Any] = {"state": "waiting"}
         self.handed_over: list[dict[str, Any]] = []
         self.cancelled: list[str] = []
         #: The exit code of an sbatch that does its work and is killed before it says so.
@@ -83,8 +85,7 @@ class Cedar:
         told = self.handed_over and not self.killed_by
         ticket = f"{6 + len(self.handed_over)}\n" if told else ""
         known = {"array": None, "ticket": ticket, "claim": self.claim, "said": ""}
-        ranks = [{"state": "waiting"}]
-        return {"handed": {key: {**known, "ranks": ranks} for key in fields["keys"]}}
+        return {"handed": {key: {**known, "ranks": [self.rank]} for key in fields["keys"]}}
 
 
 class AccessNode:
@@ -234,6 +235,20 @@ def test_attempt_that_began_on_a_node_that_failed_is_lost_and_never_run_again() 
         await scene.until(lambda: scene.cedar.lost == {f"{KEY}-0": "its node failed"})
         await scene.until(lambda: not scene.queue.concluded)
         assert scene.cedar.breaks == 0
+
+    play(story)
+
+
+def test_attempt_that_slurm_ended_is_known_to_have_begun_so_that_its_results_are_wanted() -> None:
+    async def story(scene: Scene) -> None:
+        scene.want()
+        await scene.until(lambda: scene.number == "7")
+        scene.cedar.claim, scene.cedar.jobs[7] = "7 0", "RUNNING"
+        scene.cedar.rank = {"state": "running", "started": 5.0, "run": 0, "node": "h2"}
+        scene.cedar.jobs[7] = "OUT_OF_MEMORY"
+        await scene.until(lambda: scene.ending)
+        assert scene.ending.cause == "oom"
+        assert scene.ending.started
 
     play(story)
 

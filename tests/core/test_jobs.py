@@ -3,7 +3,7 @@
 import pytest
 
 from towline.core import jobs
-from towline.model.job import Ending, Job, JobSpec, State
+from towline.model.job import WANTED, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
 
 NOW = 1000.0
@@ -46,6 +46,19 @@ def test_a_failed_job_says_why(ending: Ending, code: int | None, reason: str) ->
     job = after(a_running_job(), ending)
     assert (job.state, job.exit_code) == (State.FAILED, code)
     assert reason in job.reason
+
+
+@pytest.mark.parametrize(
+    ("ending", "results"),
+    [
+        (Ending(code=3, started=1.0, ended=2.0, made=-1), WANTED),
+        (Ending(code=3, started=1.0, ended=2.0, made=0), ""),
+        (Ending(code=3, ended=2.0, out_size=4), WANTED),
+        (Ending(code=127, cause="not_found", ended=2.0), ""),
+    ],
+)
+def test_what_started_or_printed_something_has_results(ending: Ending, results: str) -> None:
+    assert after(a_running_job(), ending).results == results
 
 
 def test_the_process_that_failed_first_is_to_blame_not_those_stopped_because_of_it() -> None:

@@ -201,10 +201,14 @@ def test_folder_that_the_nodes_do_not_share_is_named(tow: Tow, slurm: Slurm) -> 
     assert "set `folder`" in found["reason"]
 
 
-def test_job_whose_runner_is_killed_is_lost_not_failed(tow: Tow, slurm: Slurm) -> None:
+def test_job_whose_runner_is_killed_is_lost_not_failed_and_what_it_made_comes_home(
+    tow: Tow, slurm: Slurm
+) -> None:
     configure(tow)
-    job = submit(tow, "-c", "cedar", "-o", "nodelist=h2", "sleep", "300")
+    script = "echo said; echo made > made.txt; sleep 300"
+    job = submit(tow, "-c", "cedar", "-o", "nodelist=h2", "sh", "-c", script)
     wait_for(tow, job, "running")
+    wait_until(lambda: tow("log", str(job)).stdout == "said\n")
     pids = slurm.run("h2", ["pgrep", "-u", "worker", "-f", "towline_agent"]).stdout.split()
     slurm.run("h2", ["kill", "-KILL", *pids])
     found = ended(tow, job, timeout=90)
@@ -213,6 +217,9 @@ def test_job_whose_runner_is_killed_is_lost_not_failed(tow: Tow, slurm: Slurm) -
     # It is written down now: it does not begin after all, and its folder can go.
     (folder,) = slurm.home("h1").glob(f".towline/records/*-{job}-1-*0")
     wait_until((folder / "exit").exists)
+    home = tow.folder / "job_results"
+    wait_until(lambda: (home / f"{job}.out").exists() and (home / str(job) / "made.txt").exists())
+    assert (home / f"{job}.out").read_text() == "said\n"
 
 
 def test_tmpdir_of_the_access_node_is_not_taken_to_nodes_without_it(tow: Tow, slurm: Slurm) -> None:

@@ -256,7 +256,8 @@ def _final(
 
 
 def _has_results(spec: JobSpec, endings: dict[int, Ending]) -> bool:
-    started = [ending for ending in endings.values() if ending.started]
+    # What printed something did start, also where that was not written down.
+    started = [e for e in endings.values() if e.started or e.out_size or e.err_size]
     # Somebody who asked for a path is told when there is nothing of it.
     asked = spec.whole or spec.back
     return any(asked or e.made or e.out_size or e.err_size for e in started)

@@ -153,11 +153,16 @@ class Run:
         """Reap; True when no child is left."""
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return True
-            if pid == 0:
+            if seen is None:
                 return False
+            if seen.si_pid == self.pid:
+                # Before it is reaped: then nobody else could learn it, and it takes a while until
+                # all that it made is listed.
+                self.try_to_note(status=status_of(seen))
+            pid, status, usage = os.wait4(seen.si_pid, 0)
             if self.result is None and self.takedown is None:
                 self.services.child_ended(pid, status)
             if pid == self.pid:
@@ -198,6 +203,13 @@ class Run:
             return results.keep(self.boss.home, self.boss.home.place(self.boss.key), self.spec)
         except (OSError, ValueError):
             return -1
+
+
+def status_of(seen):
+    """As `wait4` would tell it."""
+    if seen.si_code == os.CLD_EXITED:
+        return seen.si_status << 8
+    return seen.si_status | (0x80 if seen.si_code == os.CLD_DUMPED else 0)
 
 
 def enter(folder):

@@ -122,16 +122,20 @@ def settle(place, fd, end, life):
     return Seen("ended", end)
 
 
+def began(life):
+    """When the command started; its supervisor may have been killed before it wrote that down."""
+    return life.get("started") or life["spawning"]
+
+
 def lost(place, life, text):
-    end = endings.ending("lost", text, started=life.get("started", life["spawning"]))
+    end = endings.ending("lost", text, started=began(life))
     if life.get("status") is not None:
-        end = endings.ending_of(life["status"], None, life["started"])
+        end = endings.ending_of(life["status"], None, began(life))
     return with_notes(place, life, end)
 
 
 def from_status(place, life, status, usage):
-    end = endings.ending_of(status, usage, life.get("started", 0.0))
-    return with_notes(place, life, end)
+    return with_notes(place, life, endings.ending_of(status, usage, began(life)))
 
 
 def with_notes(place, life, end):

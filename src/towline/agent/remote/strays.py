@@ -56,7 +56,7 @@ class Strays:
         if not stray.supervised and stray.pid:
             self.check_alone(stray)
             return
-        never = endings.ending("lost", "its supervisor was killed before it started")
+        never = endings.ending("void", "its supervisor was killed before it started")
         seen = look(self.home, job.key, self.loop.recent, never)
         if seen.state == "ended":
             self.end(stray, seen.ending)

@@ -251,4 +251,6 @@ class Queue:
         for rank in range(handed.count):
             if rank not in handed.ended:
                 handed.verdicts[f"{handed.key}-{rank}"] = ending.text or ending.cause
-            self.end(handed, rank, ending)
+            # What began has made and printed something, whoever tells how it ended.
+            began = handed.begun_at if rank in handed.started else 0.0
+            self.end(handed, rank, replace(ending, started=began))
