@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from random import Random
 from typing import Any
 
 from e2e.jobs import configure
+from soak.evidence import evidence
 from soak.verdict import Verdict, judge
 from soak.victims import Killer
 from soak.work import RAN_THERE, Work, endless_work
@@ -40,7 +42,8 @@ class Soak:
         self.folder = folder
         self.tow = Tow(home, hosts.ssh_config, folder)
         self.ran_here = home / "ran.txt"
-        self.work = endless_work(Random(seed), self.ran_here)
+        self._work = endless_work(Random(seed), self.ran_here)
+        self._turn = threading.Lock()
         self.killer = Killer(home, hosts, LAB, Random(seed + 1))
         self.pause = Random(seed + 2)
         self.asked: dict[int, Work] = {}
@@ -51,6 +54,17 @@ class Soak:
 
     def run(self, until: float, kills: int) -> Verdict:
         """Submit and kill until the time is over or enough was killed; then look at everything."""
+        session = Session()
+        with self.killer.looking():
+            self._submit_and_kill(until, kills)
+            views = wait_until(
+                lambda: self._all_home(session), 300, lambda: self._under_way(session), every=0.5
+            )
+        ran = [line for lines in self._lines() for line in lines]
+        found = judge(self.asked, views, ran, self.folder, self.killer, session)
+        return found._replace(wrong=self.wrong + found.wrong)
+
+    def _submit_and_kill(self, until: float, kills: int) -> None:
         with ThreadPoolExecutor(UNDER_WAY) as pool:
             submitting = [pool.submit(self._submit_on) for _ in range(UNDER_WAY)]
             try:
@@ -59,11 +73,6 @@ class Soak:
                 self.over.set()
         for future in submitting:
             future.result()
-        session = Session()
-        views = wait_until(lambda: self._all_home(session), timeout=300, every=0.5)
-        ran = [line for lines in self._lines() for line in lines]
-        found = judge(self.asked, views, ran, self.folder, self.killer, session)
-        return found._replace(wrong=self.wrong + found.wrong)
 
     def _kill_until(self, until: float, kills: int, submitting: "list[Future[None]]") -> None:
         told = time.monotonic()
@@ -81,7 +90,8 @@ class Soak:
         """One job after the other, each followed to its end, by `tow run` or by asking."""
         session = Session()
         while not self.over.is_set():
-            work = next(self.work)
+            with self._turn:
+                work = next(self._work)
             if int(work.name.removeprefix("soak")) % FOLLOWED == 0:
                 self._follow(work)
             else:
@@ -117,11 +127,18 @@ class Soak:
     def _ended(self, session: Session, job: int) -> bool:
         return self.over.is_set() or bool(session.call("GET", f"/v1/jobs/{job}")["ended"])
 
-    def _all_home(self, session: Session) -> list[dict[str, Any]] | None:
+    def _all_home(self, session: Session) -> list[dict[str, Any]]:
         """All jobs, once each has ended and what it made is home."""
+        return [] if self._under_way(session) else self._jobs(session)
+
+    def _under_way(self, session: Session) -> list[dict[str, Any]]:
+        return [
+            job for job in self._jobs(session) if not job["ended"] or job["results"] == "wanted"
+        ]
+
+    def _jobs(self, session: Session) -> list[dict[str, Any]]:
         jobs: list[dict[str, Any]] = session.call("GET", "/v1/jobs?all=1")["jobs"]
-        under_way = [job for job in jobs if not job["ended"] or job["results"] == "wanted"]
-        return None if under_way else jobs
+        return jobs
 
     def _lines(self) -> list[list[str]]:
         files = [self.hosts.root(name) / RAN_THERE.lstrip("/") for name in LAB]
@@ -140,6 +157,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", action="store_true", help="leave the files of a failed run")
     args = parser.parse_args()
+    # Whoever ends it early ends the hosts and the jobs with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("soak: ended early"))
     print(f"soak: {args.minutes:g} minutes, seed {args.seed}", flush=True)
     home = Path(tempfile.mkdtemp(prefix="tow-soak-", dir="/tmp"))
     folder = home / "project"
@@ -155,6 +174,8 @@ def main() -> int:
             soak = Soak(hosts, home, folder, args.seed)
             try:
                 found = soak.run(time.monotonic() + 60 * args.minutes, args.kills)
+                # While the hosts are there.
+                known = evidence(found.wrong, home, hosts, LAB)
             finally:
                 stop_all(home)
                 soak.tow.close()
@@ -163,8 +184,11 @@ def main() -> int:
             shutil.rmtree(home)
     for line in found.wrong:
         print(f"  WRONG: {line}")
+    for line in known:
+        print(f"    {line}")
     print(f"  {_in_words(soak.killer)}; {soak.refused} submissions refused and made again")
-    print(f"  {found.lost} jobs lost, their supervisor and their agent being killed")
+    for why, count in sorted((+found.lost).items()):
+        print(f"  {count} jobs lost, {why}")
     print(f"soak: {found.jobs - len(found.wrong)} passed, {len(found.wrong)} failed")
     return 1 if found.wrong or not found.jobs else 0
 

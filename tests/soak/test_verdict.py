@@ -1,5 +1,8 @@
 """The soak's own checker finds what it is there to find."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -77,11 +80,41 @@ def test_a_missing_byte_of_log_or_results_is_wrong(case: Case) -> None:
 def test_a_lost_job_is_wrong_unless_its_supervisor_and_its_agent_were_killed(case: Case) -> None:
     case.views = [LOST]
     assert len(case.wrong()) == 1
-    case.killer.orphanings = [Orphaning(1, "h1", 50.0, alone=False)]
-    assert len(case.wrong()) == 1, "its agent was there"
-    case.killer.agents_gone = [("h1", 40.0), ("h2", 60.0), ("h1", 101.0)]
-    assert len(case.wrong()) == 1, "its agent went before, elsewhere, or later"
-    case.killer.agents_gone += [("h1", 60.0)]
+    agent = (10, 1234)
+    case.killer.orphanings = [Orphaning(2, None), Orphaning(1, agent)]
+    case.killer.alive_at = {agent: 101.0}
+    assert len(case.wrong()) == 1, "its agent was there to learn how it ended"
+    case.killer.alive_at = {agent: 60.0}
     assert case.wrong() == []
+    for at_all in (Orphaning(1, None), Orphaning(1, (11, 5), at_start=True)):
+        case.killer.orphanings, case.killer.alive_at = [at_all], {(11, 5): 101.0}
+        assert case.wrong() == []
     case.ran = ["soak1", "soak1"]
     assert case.wrong() == ["job 1: soak1 ran 2 times"]
+
+
+@pytest.mark.parametrize(
+    ("life", "at_start"),
+    [
+        ("", None),
+        ('{"supervisor": 1}', None),
+        ('{"spawning": 5.0}', True),
+        ('{"spawning": 5.0, "pid": 7, "started": 5.0}', False),
+        ('{"spawning": 5.0, "pid": 7, "started": 5.0, "status": 256}', None),
+        ('{"code": 1, "started": 5.0, "ended": 6.0}', None),
+    ],
+)
+def test_only_a_supervisor_that_was_killed_while_its_command_ran_may_lose_a_job(
+    case: Case, tmp_path: Path, life: str, at_start: bool | None
+) -> None:
+    record = tmp_path / "records" / "engine-1-1-token-0"
+    record.mkdir(parents=True)
+    (record / "life").write_text(life)
+    hold = "import sys, time; file = open(sys.argv[1]); print(flush=True); time.sleep(300)"
+    words = [sys.executable, "-c", hold, str(record / "life")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None and supervisor.stdout.readline()
+        case.killer.kill_supervisors([supervisor.pid])
+        assert supervisor.wait(10) == -signal.SIGKILL
+    expected = [] if at_start is None else [Orphaning(1, None, at_start)]
+    assert case.killer.orphanings == expected

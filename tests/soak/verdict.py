@@ -13,10 +13,10 @@ from towline.client.session import Session
 
 
 class Verdict(NamedTuple):
-    """How many were looked at, how many were lost with a reason, and what is wrong."""
+    """How many were looked at, how many were lost and why that may be, and what is wrong."""
 
     jobs: int
-    lost: int
+    lost: Counter[str]
     wrong: list[str]
 
 
@@ -34,15 +34,16 @@ def judge(
     wrong = [f"job {job} was never asked for" for job in known.keys() - asked.keys()]
     names = {work.name for work in asked.values()}
     wrong += [f"{name} ran, but was never asked for" for name in times.keys() - names]
-    lost = 0
+    lost: Counter[str] = Counter()
     for job, work in asked.items():
         view = known.get(job)
         if view is None:
             wrong.append(f"job {job} is not known any more")
             continue
         if view["state"] == "lost":
-            lost += 1
-            wrong += _about_lost(job, work, view, times[work.name], killer)
+            why = killer.may_be_lost(job, view["ended"])
+            lost[why] += bool(why)
+            wrong += _about_lost(job, work, view, times[work.name], why)
         else:
             wrong += _about_ended(job, work, view, times[work.name])
             missing = _about_files(job, work, folder)
@@ -54,13 +55,11 @@ def judge(
     return Verdict(len(asked), lost, wrong)
 
 
-def _about_lost(
-    job: int, work: Work, view: Mapping[str, Any], ran: int, killer: Killer
-) -> list[str]:
+def _about_lost(job: int, work: Work, view: Mapping[str, Any], ran: int, why: str) -> list[str]:
     found = []
     if ran > 1:
         found.append(f"job {job}: {work.name} ran {ran} times")
-    if not killer.may_be_lost(job, view["ended"]):
+    if not why:
         found.append(f"job {job} is lost, and need not have been: {view['reason']}")
     return found
 

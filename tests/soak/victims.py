@@ -1,19 +1,22 @@
 """Who is killed: Engines, agents, supervisors and sshd sessions of one TOWLINE_HOME and its hosts.
 
-A job may be lost only when the agent that started it and its supervisor are both gone before it
-ends: nobody is left then who could learn its exit code. The killer writes down what it needs to
-tell such jobs from others.
+A job may be lost only when its supervisor was killed while its command ran, and the agent that the
+command was left to was gone too before it ended: nobody is left then who could learn its exit code;
+or when it was killed in the very moment of the start, with the command being nobody's yet. The
+killer writes down what it needs to tell such jobs from others.
 """
 
 import contextlib
+import json
 import os
 import signal
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from e2e.engines import engine_pid, serves
 from testbed.hosts import Hosts
@@ -24,15 +27,26 @@ HERE = "this"
 #: Of the Engines that are just starting, this share is killed.
 EARLY = 0.15
 AGENT, SUPERVISOR = "tow-agent", "tow-supervisor"
+#: A process that starts another stops only when that has begun.
+LONGEST_STOP_S = 0.5
+LOOK_EVERY_S = 0.2
+
+
+#: Why a job may be lost.
+LEFT_ALONE = "their supervisor and their agent being killed"
+AT_START = "their supervisor being killed in the moment of the start"
+#: A process, whatever has its number later: that and when it started.
+Process = tuple[int, int]
 
 
 class Orphaning(NamedTuple):
-    """A supervisor of a job was killed; `alone` when no agent was there to take its place."""
+    """A supervisor was killed while the command of its job ran, or was just being started."""
 
     job: int
-    place: str
-    at: float
-    alone: bool
+    #: The agent that has the command now; None where there was none.
+    agent: Process | None
+    #: The number of the command was not written down yet.
+    at_start: bool = False
 
 
 class Killer:
@@ -44,9 +58,9 @@ class Killer:
         self.names = names
         self.random = random
         self.kills: Counter[str] = Counter()
-        #: When the agents of a place went.
-        self.agents_gone: list[tuple[str, float]] = []
         self.orphanings: list[Orphaning] = []
+        #: When the agents that have commands of killed supervisors were last seen alive.
+        self.alive_at: dict[Process, float] = {}
         self._ways: list[tuple[Callable[[], int], str, int]] = [
             (self._engine, "Engine", 6),
             (self._agent, "agent", 3),
@@ -62,18 +76,38 @@ class Killer:
         with contextlib.suppress(OSError):
             self.kills[name] += kill()
 
-    def may_be_lost(self, job: int, ended: float) -> bool:
-        """Whether all who could have learned how this job ended were killed before."""
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Meanwhile, see who lives."""
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(LOOK_EVERY_S):
+                self.look()
+
+        looks = threading.Thread(target=look)
+        looks.start()
+        try:
+            yield
+        finally:
+            over.set()
+            looks.join()
+
+    def look(self) -> None:
+        now = time.time()
+        for agent in list(self.alive_at):
+            if _lives(agent):
+                self.alive_at[agent] = now
+
+    def may_be_lost(self, job: int, ended: float) -> str:
+        """Why nobody could learn how this job ended; empty where somebody could."""
         for orphaning in self.orphanings:
-            if orphaning.job == job and (
-                orphaning.alone
-                or any(
-                    place == orphaning.place and orphaning.at <= at <= ended
-                    for place, at in self.agents_gone
-                )
-            ):
-                return True
-        return False
+            if orphaning.job == job:
+                if orphaning.agent is None or self.alive_at[orphaning.agent] <= ended:
+                    return LEFT_ALONE
+                if orphaning.at_start:
+                    return AT_START
+        return ""
 
     # --- ways to kill ------------------------------------------------------------------------
 
@@ -82,9 +116,8 @@ class Killer:
         # Most get so far as to serve: on a busy machine nothing would happen otherwise.
         if not pid or (self.random.random() > EARLY and not serves(self.home, pid)):
             return 0
-        os.kill(pid, signal.SIGKILL)
         # Its agents notice that nobody speaks to them any more, and go.
-        self._lose_agents(HERE, *self.names)
+        os.kill(pid, signal.SIGKILL)
         return 1
 
     def _agent(self) -> int:
@@ -92,7 +125,6 @@ class Killer:
         agents = self._processes(place, AGENT)
         if not agents:
             return 0
-        self._lose_agents(place)
         os.kill(self.random.choice(agents), signal.SIGKILL)
         return 1
 
@@ -104,7 +136,6 @@ class Killer:
         ]
         if not sessions:
             return 0
-        self._lose_agents(place)
         os.kill(self.random.choice(sessions), signal.SIGKILL)
         return 1
 
@@ -113,7 +144,7 @@ class Killer:
         found = self._supervisors(place)
         if not found:
             return 0
-        self._kill_supervisors(place, [self.random.choice(found)], agent_too=False)
+        self.kill_supervisors([self.random.choice(found)])
         return 1
 
     def _agent_and_supervisors(self) -> int:
@@ -123,23 +154,24 @@ class Killer:
             return 0
         for pid in agents:
             os.kill(pid, signal.SIGKILL)
-        self._lose_agents(place)
-        self._kill_supervisors(place, supervisors, agent_too=True)
+        self.kill_supervisors(supervisors)
         return len(supervisors) + len(agents)
 
-    def _kill_supervisors(self, place: str, pids: Iterable[int], agent_too: bool) -> None:
+    def kill_supervisors(self, pids: Iterable[int]) -> None:
+        """Kill these, and write down whose commands go on without them."""
         for pid in pids:
             with contextlib.suppress(OSError):
-                # Stopped first, so that what it holds now is what it held when it was killed.
+                # Stopped first, so that what it has written is what it had when it was killed.
                 os.kill(pid, signal.SIGSTOP)
-                alone = agent_too or name_of(parent_of(pid)) != AGENT
-                now = time.time()
-                self.orphanings += [Orphaning(job, place, now, alone) for job in _jobs_of(pid)]
+                _await_stop(pid)
+                parent = parent_of(pid)
+                agent = (parent, _stat(parent)[1]) if name_of(parent) == AGENT else None
+                for job, life in _lives_of(pid):
+                    if _runs(life):
+                        self.orphanings.append(Orphaning(job, agent, "pid" not in life))
+                if agent is not None:
+                    self.alive_at.setdefault(agent, 0.0)
                 os.kill(pid, signal.SIGKILL)
-
-    def _lose_agents(self, *places: str) -> None:
-        now = time.time()
-        self.agents_gone += [(place, now) for place in places]
 
     # --- who is there ------------------------------------------------------------------------
 
@@ -160,12 +192,37 @@ class Killer:
         return processes_on(self.hosts, place, name)
 
 
-def _jobs_of(supervisor: int) -> set[int]:
-    """The jobs whose records a supervisor has open: its present one."""
-    found = set()
+def _lives_of(supervisor: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The job whose record a supervisor has open, and what that says: its present one."""
     for fd in Path(f"/proc/{supervisor}/fd").iterdir():
         with contextlib.suppress(OSError, ValueError, IndexError):
             target = Path(os.readlink(fd))
             if target.name in ("life", "exit"):
-                found.add(int(target.parent.name.split("-")[1]))
-    return found
+                # Through the open file: its path is one of its host.
+                text = fd.read_text()
+                yield int(target.parent.name.split("-")[1]), json.loads(text) if text else {}
+
+
+def _runs(life: dict[str, Any]) -> bool:
+    """Whether the command may run, and nobody has written down how it ended."""
+    return "spawning" in life and "ended" not in life and life.get("status") is None
+
+
+def _await_stop(pid: int) -> None:
+    """Until a process that was told to stop does nothing any more; not for ever: it may wait."""
+    until = time.monotonic() + LONGEST_STOP_S
+    while time.monotonic() < until and _stat(pid)[0] not in "TtZX":
+        time.sleep(0.001)
+
+
+def _lives(process: Process) -> bool:
+    with contextlib.suppress(OSError):
+        state, start = _stat(process[0])
+        return start == process[1] and state not in "ZX"
+    return False
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    """What a process does, and when it started."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return fields[0], int(fields[19])
