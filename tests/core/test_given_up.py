@@ -52,7 +52,7 @@ class Lab:
         self.now += 1.0
         step = self.core.handle(facts, self.now)
         self.orders += step.orders
-        self.told += [text for _, _, text in step.told]
+        self.told += [told.kind for told in step.told]
         self.past |= {attempt.number: attempt for _, attempt in step.past}
         self.last = step.changed.get(JOB, self.last)
         self.core.scheduler.check_invariants()

@@ -16,6 +16,7 @@ from towline.model.events import (
 )
 from towline.model.grammar import parse_request
 from towline.model.job import Ending, JobSpec
+from towline.model.journal import Kind
 
 BAD = "bad"
 
@@ -52,7 +53,7 @@ class Lab:
                     ProcessStarted(order.job.id, attempt.number, rank, self.now)
                     for rank in range(len(machines))
                 ]
-        self.remarks += [text for _, state, text in step.told if state == "remark"]
+        self.remarks += [told.data["text"] for told in step.told if told.kind == Kind.REMARK]
         if started:
             self.core.handle(started, self.now)
         return step

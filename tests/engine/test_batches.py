@@ -3,67 +3,22 @@
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from engine.bench import MACHINE, EngineBench, play_on
+from engine.batch_bench import AT_ONCE, BASE, Bench, Play, lines
+from engine.bench import MACHINE, play_on
 from towline.core.batches import WINDOW
 from towline.engine import batch_follow
 from towline.engine.batch_follow import follow
-from towline.engine.batches import Batches, Wish
+from towline.engine.batches import Wish
 from towline.errors import NotFound
-from towline.model.batch import Batch, Line
+from towline.model.batch import Line
 from towline.model.events import MachineSeen
 from towline.model.job import Ending, JobSpec, State
-
-#: A few more jobs than CPUs run at a time.
-AT_ONCE = 6
-BASE = JobSpec(argv=(), cluster="lab", owner="me", results=False)
-
-
-def lines(count: int) -> list[Line]:
-    return [Line(argv=("echo", str(n)), number=n, title=f"echo {n}") for n in range(1, count + 1)]
-
-
-class Bench(EngineBench):
-    """An Engine with batches."""
-
-    def equip(self) -> None:
-        self.batches = Batches(self.engine)
-
-    async def recover(self) -> None:
-        await super().recover()
-        self.batches.recover()
-
-    def counts(self, name: str) -> Counter[str]:
-        return +Counter(self.batches.view(name)["counts"])
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            await asyncio.sleep(0.001)
-
-    def end_all(self, ending: Callable[[int], Ending] = lambda job: Ending(code=0)) -> int:
-        """End what runs; how many they were."""
-        running = list(self.backend.running)
-        for process in running:
-            self.backend.end(*process, ending=ending(process[0]))
-        return len(running)
-
-    async def play_out(
-        self, batch: Batch, ending: Callable[[int], Ending] = lambda job: Ending(code=0)
-    ) -> None:
-        """End whatever runs until the batch is over."""
-        while batch.name in self.batches.active:
-            self.end_all(ending)
-            await asyncio.sleep(0.001)
-
-
-Scenario = Callable[[Bench], Awaitable[None]]
-Play = Callable[[Scenario], None]
 
 
 @pytest.fixture
@@ -176,15 +131,15 @@ def test_a_batch_that_is_to_stop_waits_for_a_store_that_cannot_be_written(
     async def scenario(bench: Bench) -> None:
         batch = await bench.batches.submit(Wish("sweep", BASE, lines(100), fail_fast=True))
         await bench.until(lambda: len(bench.backend.running) == AT_ONCE)
-        stop_waiting, tries = bench.batches.store.batches.stop_waiting, []
+        change, tries = bench.batches.store.batches.change, []
 
         def full(*args: Any) -> None:
             tries.append(args)
             if len(tries) < 4:
                 raise sqlite3.OperationalError("database or disk is full")
-            stop_waiting(*args)
+            change(*args)
 
-        monkeypatch.setattr(bench.batches.store.batches, "stop_waiting", full)
+        monkeypatch.setattr(bench.batches.store.batches, "change", full)
         bench.backend.end(batch.first, 1, 0, Ending(code=3))
         await bench.until(lambda: batch.name not in bench.batches.active)
         assert bench.counts("sweep") == {"failed": 1, "stopped": 99}
@@ -203,7 +158,7 @@ def test_whoever_follows_a_batch_that_cannot_be_stopped_is_told(
             raise RuntimeError("odd")
 
         with monkeypatch.context() as broken:
-            broken.setattr(bench.batches.store.batches, "stop_waiting", fail)
+            broken.setattr(bench.batches.store.batches, "change", fail)
             bench.backend.end(batch.first, 1, 0, Ending(code=3))
             async for header, _ in follow(bench.batches, "sweep", 0):
                 why = header["batch"]["why"]

@@ -28,7 +28,20 @@ NAMES = [
     "port", "local", "machines", "request", "title", "now", "key", "path", "process", "slurm",
     "host", "only", "snapshot", "time", "retries",
 ]  # fmt: skip
-PARAMETERS = ["path", "limit", "offset", "state", "cluster", "all", "name", "cwd", "mode", "since"]
+PARAMETERS = [
+    "path",
+    "limit",
+    "offset",
+    "state",
+    "cluster",
+    "all",
+    "name",
+    "cwd",
+    "mode",
+    "since",
+    "job",
+    "batch",
+]
 
 
 def all_routes() -> list[tuple[str, str]]:
@@ -66,6 +79,8 @@ class Fuzzer:
         path = re.sub(r"\{[^}]*\}", lambda _: quoted(self.random.choice(TEXTS)) or "x", path)
         names = self.random.sample(PARAMETERS, self.random.randrange(4))
         chosen = [f"{name}={quoted(self.random.choice(TEXTS))}" for name in names]
+        if path == "/v1/events":
+            chosen.append("follow=0")  # else it never ends
         return path + "?" + "&".join(chosen) if chosen else path
 
     def body(self, path: str) -> Any:

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from towline.core import jobs
+from towline.engine.wording import words
 from towline.errors import EngineError
 from towline.model.job import Ending, Job, JobSpec, State
+from towline.model.journal import Kind, Told, rebuild
 from towline.model.machine import Slot
+from towline.store.journal import Note
 from towline.store.migrations import MIGRATIONS
 from towline.store.store import Store
 
@@ -25,7 +28,7 @@ def path(tmp_path: Path) -> str:
 
 def submitted(store: Store, spec: JobSpec = SPEC) -> Job:
     job = jobs.accepted(next(iter(store.new_ids(1))), spec, 100.0)
-    store.commit({job.id: job}, {job.id}, [(job.id, "queued", "submitted")], 100.0)
+    store.commit({job.id: job}, {job.id}, [Told(Kind.SUBMITTED, None, job)], 100.0)
     return job
 
 
@@ -68,8 +71,9 @@ def test_a_step_is_written_whole_or_not_at_all(path: str) -> None:
     job = submitted(store)
     other = jobs.accepted(job.id, SPEC, 100.0)  # the same number again: refused by the table
     with pytest.raises(sqlite3.IntegrityError):
-        store.commit({job.id: other}, {job.id}, [(job.id, "queued", "never")], 100.0)
-    assert [text for _, text in store.history(job.id)] == ["submitted"]
+        store.commit({job.id: other}, {job.id}, [Told(Kind.ENDED, None, other)], 100.0)
+    assert [event.kind for event in store.journal.of_job(job.id)] == ["submitted"]
+    assert [event.kind for event in store.journal.take_committed()] == ["submitted"]
 
 
 def test_the_engine_keeps_its_name(path: str) -> None:
@@ -128,6 +132,9 @@ def test_an_old_store_always_opens(old: Path, path: str) -> None:
     jobs_found = [*store.ended(0.0, 100), *store.active()]
     assert [job.state for job in jobs_found] == [State.DONE, State.QUEUED]
     assert [job.id for job in store.unfinished()] == [2]
+    for job in jobs_found:
+        assert rebuild(job.spec, store.journal.of_job(job.id)) == job
+        assert words(store.journal.of_job(job.id)[0]) == "submitted"
 
 
 def test_two_threads_that_write_do_not_undo_each_other(path: str) -> None:
@@ -137,7 +144,7 @@ def test_two_threads_that_write_do_not_undo_each_other(path: str) -> None:
 
     def note() -> None:
         while not stop.is_set():
-            store.note_results([(first.id, "/home", 1.0, [("", "noted")], b"")])
+            store.note_results([Note(first, "/home", 1.0)])
 
     noting = threading.Thread(target=note)
     noting.start()

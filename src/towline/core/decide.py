@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from towline.core import jobs
+from towline.core import jobs, outside
 from towline.core.bucket import as_waiting
 from towline.core.given_up import Given, GivenUp, counts_again
 from towline.core.health import Health, Verdict
@@ -34,12 +34,15 @@ from towline.model.events import (
     ProcessStarted,
     Recovered,
     RetryAsked,
+    SetWaiting,
     StartAttempt,
     StopAsked,
     StopAttempt,
     Submitted,
+    WaitingStopped,
 )
 from towline.model.job import SILENT, Attempt, Ending, Job, State
+from towline.model.journal import Kind
 from towline.model.request import Request
 
 
@@ -64,6 +67,8 @@ class Core:
             Fed: self._fed,
             StopAsked: self._stop_asked,
             RetryAsked: self._retry_asked,
+            WaitingStopped: lambda fact, now, step: outside.stop(fact, self.jobs, now, step),
+            SetWaiting: lambda fact, now, step: outside.set_waiting(fact, self.jobs, step),
             GiveUpAsked: self._give_up_asked,
             Recovered: self._recovered,
             MachineSeen: lambda fact, now, step: self.scheduler.see(fact.machine),
@@ -86,9 +91,9 @@ class Core:
             self._place(now, step)
         except Exception as error:
             step.failures.append(("placing jobs", error))
-        step.wake_at = min(
-            filter(None, (self.scheduler.wake_at(), self.health.wake_at())), default=None
-        )
+        step.tell_the_rest()
+        wakes = self.scheduler.wake_at(), self.health.wake_at()
+        step.wake_at = min(filter(None, wakes), default=None)
         return step
 
     def _take(self, fact: Fact, now: float, step: Step) -> None:
@@ -115,9 +120,10 @@ class Core:
         lost = jobs.written_off(job, why, now)
         if job.id not in self.jobs and job.attempt is None and job.submitted == now:
             step.fresh.add(job.id)
+        step.was(job.id, None if job.id in step.fresh else job)
         self.drop(job.id, now)
         step.changed[job.id] = lost
-        step.tell(lost, jobs.how_it_ended(lost))
+        step.tell(lost, Kind.ENDED)
 
     def drop(self, job_id: int, now: float) -> None:
         """Forget a job, whatever it is doing: nothing of it is decided here any more."""
@@ -137,9 +143,8 @@ class Core:
     def _submitted(self, fact: Submitted, now: float, step: Step) -> None:
         job = jobs.accepted(fact.id, fact.spec, now)
         self._requests[job.id] = fact.request
-        self._enqueue(job, step)
         step.fresh.add(job.id)
-        step.tell(job, "submitted")
+        self._enqueue(job, Kind.SUBMITTED, step)
 
     def _fed(self, fact: Fed, now: float, step: Step) -> None:
         for job, request in fact.jobs:
@@ -161,11 +166,10 @@ class Core:
             if job.state.final:
                 self.scheduler.withdraw(job_id)
                 self._forget(job, step)
-                step.tell(job, job.reason)
+                step.tell(job, Kind.ENDED)
                 self._go_on_without(job, step)
             else:
-                self._keep(job, step)
-                step.tell(job, "stop was asked for")
+                self._keep(job, step, Kind.STOP_ASKED)
                 step.orders.append(StopAttempt(job, fact.now))
 
     def _retry_asked(self, fact: RetryAsked, now: float, step: Step) -> None:
@@ -175,8 +179,8 @@ class Core:
             self._requests[ended.id] = request
             self._remember_attempt(ended, step)
             again = jobs.retried(ended)
-            self._enqueue(again, step)
-            step.tell(again, "retry was asked for")
+            step.was(ended.id, ended)
+            self._enqueue(again, Kind.RETRIED, step)
 
     def _give_up_asked(self, fact: GiveUpAsked, now: float, step: Step) -> None:
         self._stop_asked(StopAsked((fact.id,)), now, step)
@@ -245,8 +249,7 @@ class Core:
         if len(started) == self._requests[job.id].process_count:
             self._since[job.id] = now
             job = jobs.running(job, fact.at)
-            self._keep(job, step)
-            step.tell(job, f"running on {jobs.machines_of(job)}")
+            self._keep(job, step, Kind.RUNNING, **jobs.whereabouts(job))
 
     def _process_silent(self, fact: ProcessSilent, now: float, step: Step) -> None:
         """Only where another attempt may be made is one given up; else it is waited for."""
@@ -259,12 +262,13 @@ class Core:
         job = self._current(fact.job, fact.attempt)
         if job is None or job.state not in (State.STARTING, State.RUNNING):
             return
-        if job.state is State.RUNNING:
-            if not fact.again:
-                return
+        taken_back = job.state is State.RUNNING
+        if taken_back and not fact.again:
+            return
+        if taken_back:
             self._started.pop(job.id, None)
-            step.tell(job, fact.reason)
-        self._keep(jobs.waiting_there(job, fact.reason), step)
+        why = Kind.TAKEN_BACK if taken_back else None
+        self._keep(jobs.waiting_there(job, fact.reason), step, why)
 
     def _attempt_entered(self, fact: AttemptEntered, now: float, step: Step) -> None:
         job = self._current(fact.job, fact.attempt)
@@ -283,11 +287,12 @@ class Core:
             if fact.said is not None and len(job.attempt.placement) == 1:  # type: ignore[union-attr]
                 step.said[job.id] = fact.said
             return
-        if not fact.ending.ok and job.state is not State.STOPPING:
-            job = jobs.stopping_the_rest(job, fact.rank, fact.ending)
-            step.tell(job, job.reason)
-            step.orders.append(StopAttempt(job))
-        self._keep(job, step)
+        if fact.ending.ok or job.state is State.STOPPING:
+            self._keep(job, step)
+            return
+        job = jobs.stopping_the_rest(job, fact.rank, fact.ending)
+        self._keep(job, step, Kind.STOPPING)
+        step.orders.append(StopAttempt(job))
 
     def _take_up_again(
         self, job_id: int, attempt: int, rank: int, at: float, ending: Ending | None, step: Step
@@ -299,16 +304,15 @@ class Core:
         job = self.jobs.get(job_id, given.job)
         if counts_again(given, job, ending):
             self._given_up.drop(given)
+            step.was(job_id, job)
             self._requests[job_id] = given.request
             job = jobs.found_again(job, at)
             self.scheduler.adopt(
                 as_waiting(job, self._requests[job.id]), given.attempt.placement, job.started or at
             )
             self.health.started(job)
-            self._keep(job, step)
+            self._keep(job, step, Kind.FOUND_AGAIN, answers=given.attempt.machine_of(rank))
             self._remember_attempt(job, step)
-            where = given.attempt.machine_of(rank)
-            step.tell(job, f"{where} answers again: attempt {attempt} is taken up")
         elif ending is not None:
             step.past.append((job_id, self._given_up.note(given, rank, ending)))
 
@@ -330,13 +334,12 @@ class Core:
                 self._go_on_without(job, step)
         if job.state.final:
             self._forget(job, step)
-            step.tell(job, jobs.how_it_ended(job))
+            step.tell(job, Kind.ENDED)
         else:
             self._remember_attempt(job, step)
-            self._enqueue(job, step)
-            step.tell(job, job.reason or "its start was void; waiting again")
+            self._enqueue(job, Kind.REQUEUED, step)
         for remark in self._judge(verdicts):
-            step.remark(job, remark)
+            step.tell(job, Kind.REMARK, text=remark)
 
     def _judge(self, verdicts: list[Verdict]) -> list[str]:
         """Set machines aside or use them again; what to tell of it."""
@@ -347,12 +350,10 @@ class Core:
     def _place(self, now: float, step: Step) -> None:
         for placed in self.scheduler.decide(now):
             job = jobs.placed(self.jobs[placed.id], placed.placement, self._new_token())
-            self._keep(job, step)
+            self._keep(job, step, Kind.PLACED, **jobs.whereabouts(job))
             self.health.started(job)
             self._go_on_without(job, step)
             step.orders.append(StartAttempt(job))
-            if not job.spec.batch:  # of these there are very many
-                step.tell(job, f"starting on {jobs.machines_of(job)}")
 
     def _go_on_without(self, job: Job, step: Step) -> None:
         """What was given up of it counts no more: it ends as soon as its machine can be told."""
@@ -365,8 +366,8 @@ class Core:
         if job.attempt is not None:
             step.past.append((job.id, job.attempt))
 
-    def _enqueue(self, job: Job, step: Step) -> None:
-        self._keep(job, step)
+    def _enqueue(self, job: Job, why: Kind, step: Step) -> None:
+        self._keep(job, step, why)
         self._queue(job, step)
 
     def _queue(self, job: Job, step: Step) -> None:
@@ -376,7 +377,7 @@ class Core:
             return
         count = self._requests[job.id].process_count
         job = jobs.handed_over(job, count, self._new_token())
-        self._keep(job, step)
+        self._keep(job, step, Kind.HANDED_OVER)
         step.orders.append(StartAttempt(job))
 
     def _current(self, job_id: int, attempt: int) -> Job | None:
@@ -386,11 +387,14 @@ class Core:
             return None
         return None if job.state is State.QUEUED else job
 
-    def _keep(self, job: Job, step: Step) -> None:
+    def _keep(self, job: Job, step: Step, why: Kind | None = None, **data: Any) -> None:
+        step.was(job.id, self.jobs.get(job.id))
         self.jobs[job.id] = job
         step.changed[job.id] = job
+        if why is not None:
+            step.tell(job, why, **data)
 
     def _forget(self, job: Job, step: Step) -> None:
-        self.jobs.pop(job.id, None)
+        step.was(job.id, self.jobs.pop(job.id, None))
         self._requests.pop(job.id, None)
         step.changed[job.id] = job

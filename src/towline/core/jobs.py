@@ -1,6 +1,7 @@
 """How one job goes on, given one fact about it. Pure: a job in, a job out."""
 
 import signal as signals
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -77,6 +78,11 @@ def stop_asked(job: Job, now: float) -> Job:
             job, state=state, stop_asked=True, ended=now, reason="stopped before it started"
         )
     return replace(job, state=state, stop_asked=True, reason="stop was asked for")
+
+
+def stopped_waiting(job: Job, reason: str, now: float) -> Job:
+    """It waited, and what it belongs to was stopped; `reason` says why."""
+    return replace(stop_asked(job, now), reason=reason)
 
 
 def stopping_the_rest(job: Job, rank: int, ending: Ending) -> Job:
@@ -263,11 +269,9 @@ def _has_results(spec: JobSpec, endings: dict[int, Ending]) -> bool:
     return any(asked or e.made or e.out_size or e.err_size for e in started)
 
 
-def how_it_ended(job: Job) -> str:
-    said = job.reason and job.reason != job.state
-    return f"{job.state}: {job.reason}" if said else str(job.state)
-
-
-def machines_of(job: Job) -> str:
+def whereabouts(job: Job) -> dict[str, Any]:
+    """Where its processes are, as far as the name of one machine does not say it."""
     assert job.attempt is not None
-    return ", ".join(job.attempt.machines())
+    machines, gpus = job.attempt.machines(), job.attempt.placement[0].gpus
+    found: dict[str, Any] = {"machines": machines} if len(machines) > 1 else {}
+    return found | ({"gpus": gpus} if gpus else {})

@@ -12,7 +12,9 @@ from towline.model.events import (
     ProcessStarted,
     Recovered,
     RetryAsked,
+    SetWaiting,
     StopAsked,
+    WaitingStopped,
 )
 from towline.model.job import Job
 
@@ -24,6 +26,10 @@ def singly(fact: Fact) -> Iterable[Fact]:
     if isinstance(fact, Recovered):
         found = [Recovered((one,)) for one in fact.jobs]
         return found + [Recovered((), (one,)) for one in fact.given_up]
+    if isinstance(fact, WaitingStopped):
+        return (WaitingStopped((job,), fact.reason) for job in fact.jobs)
+    if isinstance(fact, SetWaiting):
+        return (SetWaiting((job,)) for job in fact.jobs)
     if isinstance(fact, StopAsked):
         return (StopAsked((job_id,), fact.now) for job_id in fact.ids)
     return (fact,)

@@ -1,9 +1,10 @@
 """Batches in the Engine: feed the core, stop and start again what belongs together."""
 
 import asyncio
+import contextlib
 import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -21,6 +22,8 @@ from towline.model.job import Job, JobSpec, State
 #: Batches that ended earlier than this are not listed unless asked for.
 _RECENT_S = 86400.0
 _LONGEST_NAME = 60
+#: So many jobs are stopped or set waiting in one turn of the loop.
+_AT_ONCE = 1000
 
 
 class Wish(Struct, frozen=True):
@@ -33,20 +36,6 @@ class Wish(Struct, frozen=True):
     fail_fast: bool = False
 
 
-class Watcher:
-    """Somebody who follows a batch."""
-
-    def __init__(self) -> None:
-        #: Set whenever something of the batch changed; once none of its jobs is under way.
-        self.news = asyncio.Event()
-        self.over = asyncio.Event()
-
-    def look(self) -> None:
-        """What happens from now on is news."""
-        self.news.clear()
-        self.over.clear()
-
-
 class Batches:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -54,17 +43,20 @@ class Batches:
         #: Those that have not ended.
         self.active: dict[str, Progress] = {}
         self._names: set[str] = set()
-        self._watchers: dict[str, set[Watcher]] = {}
         self._stopping = Tasks("batches", asks_again=False)
         #: Batch -> what went wrong with it in the Engine itself.
         self._troubles: dict[str, str] = {}
-        engine.on_changed = self._changed
-        engine.on_noted = lambda job: self._wake(job.spec.batch)
+        #: Batches of which many jobs are being changed.
+        self._uncounted: Counter[str] = Counter()
+        engine.on_changed.append(self._changed)
 
     def recover(self) -> None:
         """After a restart: go on with every batch that has not ended."""
         for batch in self.store.batches.unfinished():
             self._take_up(batch)
+            if batch.stopped:
+                # The Engine before this one may have ended in the middle of it.
+                self._stop_soon(batch, "stopped before it started")
 
     async def submit(self, wish: Wish, key: str = "") -> Batch:
         """Accept a batch; when this returns it is on disk."""
@@ -96,29 +88,47 @@ class Batches:
         progress = self.active.get(name)
         if progress is not None:
             progress.batch = batch
-
-        def write() -> None:
-            self.store.batches.change(batch)
-            self.store.batches.stop_waiting(batch, self.engine.clock(), reason)
-
-        await self.engine.in_turn(write)
+        at = self.engine.clock()
+        await self.engine.in_turn(lambda: self.store.batches.change(batch, at))
         self._troubles.pop(name, None)
         if progress is not None:
             await self.engine.stop(list(progress.inside), now)
-            self._take_up(batch)
+        with self._many(batch):
+            async for waiting in self._each(batch, (State.QUEUED,)):
+                await self.engine.stop_waiting(waiting, reason)
         return batch
 
     async def retry(self, name: str, states: Sequence[State]) -> int:
         """Start again what ended in one of these states; how many they are."""
         batch = replace(self.store.batches.named(name), stopped=False)
-
-        def write() -> int:
-            self.store.batches.change(batch)
-            return self.store.batches.start_again(batch, states, self.engine.clock())
-
-        count = await self.engine.in_turn(write)
-        self._take_up(batch)
+        at = self.engine.clock()
+        await self.engine.in_turn(lambda: self.store.batches.change(batch, at))
+        count = 0
+        with self._many(batch):
+            async for ended in self._each(batch, states):
+                await self.engine.set_waiting(ended)
+                count += len(ended)
         return count
+
+    @contextlib.contextmanager
+    def _many(self, batch: Batch) -> Iterator[None]:
+        """While many of its jobs change that the core does not have: it is counted afterwards."""
+        self._uncounted[batch.name] += 1
+        try:
+            yield
+        finally:
+            self._uncounted[batch.name] -= 1
+            self._take_up(self.store.batches.named(batch.name))
+
+    async def _each(self, batch: Batch, states: Sequence[State]) -> AsyncIterator[list[Job]]:
+        """Its jobs in some states that the core does not have, so many at a time that others get
+        their turn in between."""
+        first = batch.first
+        chosen = [state.value for state in states]
+        while jobs := self.store.jobs_between(first, batch.last, chosen, _AT_ONCE):
+            first = jobs[-1].id + 1
+            if outside := [job for job in jobs if job.id not in self.engine.core.jobs]:
+                yield outside
 
     # --- feeding the core --------------------------------------------------------------------
 
@@ -136,7 +146,6 @@ class Batches:
         else:
             self.active[batch.name] = progress
             self._feed(progress)
-        self._wake(batch.name)
 
     def _feed(self, progress: Progress) -> None:
         left = progress.wants()
@@ -154,6 +163,8 @@ class Batches:
     def _changed(self, jobs: Iterable[Job]) -> None:
         """The core changed jobs, and that is written."""
         touched: dict[str, Progress] = {}
+        #: Someone started jobs again by their numbers, or changed what the core does not have.
+        again: set[str] = set()
         now = self.engine.clock()
         for job in jobs:
             name = job.spec.batch
@@ -161,25 +172,26 @@ class Batches:
                 continue
             progress = self.active.get(name)
             if progress is None or job.id not in progress.inside:
-                # Someone started one of its jobs again, by its number.
-                self._take_up(self.store.batches.named(name))
+                if not self._uncounted[name]:
+                    again.add(name)
                 continue
             progress.follow(job, now)
             touched[name] = progress
             if progress.must_stop(job):
-                self._stop_soon(progress, job)
+                progress.batch = replace(progress.batch, stopped=True)
+                reason = f"stopped because line {job.spec.line} {job.state}"
+                self._stop_soon(progress.batch, reason)
+        for name in again:
+            self._take_up(self.store.batches.named(name))
         for name, progress in touched.items():
             if progress.over:
                 self.active.pop(name, None)
             else:
                 self._feed(progress)
-            self._wake(name)
 
-    def _stop_soon(self, progress: Progress, job: Job) -> None:
-        progress.batch = replace(progress.batch, stopped=True)
-        reason = f"stopped because line {job.spec.line} {job.state}"
-        failed = functools.partial(self._not_stopped, job.spec.batch)
-        self._stopping.spawn(self._stop_patiently(job.spec.batch, reason), failed)
+    def _stop_soon(self, batch: Batch, reason: str) -> None:
+        failed = functools.partial(self._not_stopped, batch)
+        self._stopping.spawn(self._stop_patiently(batch.name, reason), failed)
 
     async def _stop_patiently(self, name: str, reason: str) -> None:
         while True:
@@ -189,28 +201,16 @@ class Batches:
             except CannotWrite:
                 await asyncio.sleep(AGAIN_S)
 
-    def _not_stopped(self, name: str, error: Exception) -> None:
+    def _not_stopped(self, batch: Batch, error: Exception) -> None:
         """Nothing of it starts any more, and whoever looks at it sees why."""
+        name = batch.name
         self._troubles[name] = f"the rest could not be stopped: {error}; tow batch stop {name}"
-        self._wake(name)
+        note = functools.partial(
+            self.store.batches.note_trouble, batch, self.engine.clock(), str(error)
+        )
+        self.engine.soon(f"that the batch {name} could not be stopped", note)
 
     # --- what is known of them ---------------------------------------------------------------
-
-    def watch(self, name: str) -> Watcher:
-        watcher = Watcher()
-        self._watchers.setdefault(name, set()).add(watcher)
-        return watcher
-
-    def unwatch(self, name: str, watcher: Watcher) -> None:
-        self._watchers[name].discard(watcher)
-        if not self._watchers[name]:
-            del self._watchers[name]
-
-    def _wake(self, name: str) -> None:
-        for watcher in self._watchers.get(name, ()):
-            watcher.news.set()
-            if name not in self.active:
-                watcher.over.set()
 
     def listed(self, everything: bool) -> list[dict[str, Any]]:
         since = 0.0 if everything else self.engine.clock() - _RECENT_S
@@ -246,7 +246,7 @@ class Batches:
             "why": self._why(progress) if progress else "",
             "home": self.store.batches.results_wanted(batch) == 0,
             # To follow it from here on.
-            "seq": self.store.batches.last_event(),
+            "seq": self.store.journal.last_seq(),
         }
 
     def _machines(self, progress: Progress) -> dict[str, Any]:

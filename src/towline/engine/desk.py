@@ -22,6 +22,7 @@ from towline.engine.results import Results
 from towline.engine.services import Services
 from towline.engine.versions import Versions
 from towline.engine.whats_free import WhatsFree
+from towline.engine.wording import words
 from towline.errors import NotFound
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, State, entry_of, key_of, standing, view
@@ -29,6 +30,8 @@ from towline.model.machine import Slot
 from towline.model.odd_text import original
 
 #: Jobs whose machines have something to say.
+#: So many of its last events are shown of a job.
+_MOST_HISTORY = 400
 _ACTIVE = (State.STARTING, State.RUNNING, State.STOPPING)
 
 
@@ -214,7 +217,7 @@ class Desk:
 
     def detail(self, job_id: int) -> dict[str, Any]:
         job = self.engine.job(job_id)
-        history = self.engine.store.history(job_id)
+        history = self.engine.store.journal.of_job(job_id, _MOST_HISTORY)
         return {
             **self.seen(job),
             "heard_at": self._heard_at(job),
@@ -229,7 +232,11 @@ class Desk:
             "files": job.spec.files,
             "bytes": job.spec.bytes,
             "processes": self._processes(job),
-            "history": [{"at": at, "text": original(text)} for at, text in history],
+            "history": [
+                {"at": event.at, "kind": event.kind, "attempt": event.attempt, "text": text}
+                for event in history
+                if (text := words(event))
+            ],
         }
 
     def _processes(self, job: Job) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from towline.backends.base import Backend
 from towline.core.decide import Core
 from towline.core.step import Step
+from towline.engine.journal import Journal
 from towline.engine.writing import AGAIN_S, Writer
 from towline.errors import CannotWrite, Damaged, NotFound
 from towline.model.events import (
@@ -33,16 +34,19 @@ from towline.model.events import (
     ProcessEnded,
     Recovered,
     RetryAsked,
+    SetWaiting,
     StartAttempt,
     StopAsked,
     StopAttempt,
     Submitted,
+    WaitingStopped,
 )
 from towline.model.grammar import parse_request
 from towline.model.job import WANTED, Ending, Job, JobSpec, State
 from towline.model.odd_text import keepable, original
 from towline.model.request import Request
-from towline.store.store import REMARKED, BroughtRow, Note, Store, Submission
+from towline.store.journal import Note
+from towline.store.store import BroughtRow, Store, Submission
 
 log = logging.getLogger("towline")
 
@@ -51,8 +55,6 @@ T = TypeVar("T")
 _TOKEN_BYTES = 4
 #: How remarks about results begin.
 KEPT, LEFT_OUT = "kept ", "left out "
-#: How it is told that a job's folder was removed from its machine.
-CLEANED = "cleaned up: "
 
 
 @functools.lru_cache(4096)
@@ -95,8 +97,9 @@ class Engine:
         #: Why nothing can be written now, and what was decided waits for it.
         self.stuck: CannotWrite | None = None
         self._wake = asyncio.Event()
-        self._writer = Writer(store)
-        self._watchers: dict[int, set[asyncio.Event]] = {}
+        #: Who wants to know what happens.
+        self.journal = Journal(store.journal)
+        self._writer = Writer(store, self.journal.publish)
         self._alarm: asyncio.TimerHandle | None = None
         #: Called with each job that has ended, once that is written down.
         self.on_end: Callable[[Job], None] = lambda job: None
@@ -106,10 +109,8 @@ class Engine:
             lambda job, said: None
         )
         self._notes: deque[Note] = deque()
-        #: Called with a job whose results are home, or cannot come.
-        self.on_noted: Callable[[Job], None] = lambda job: None
         #: Called with all jobs that one turn changed, once that is written down.
-        self.on_changed: Callable[[Iterable[Job]], None] = lambda jobs: None
+        self.on_changed: list[Callable[[Iterable[Job]], None]] = []
         #: When anything last happened, for the idle exit.
         self.last_active = clock()
 
@@ -175,8 +176,8 @@ class Engine:
         for job in step.changed.values():
             if job.state.final:
                 self._surely(functools.partial(self.on_end, job))
-            self._wake_watchers(job.id)
-        self._surely(lambda: self.on_changed(step.changed.values()))
+        for hear in self.on_changed:
+            self._surely(functools.partial(hear, step.changed.values()))
 
     def _surely(self, do: Callable[[], None], subject: Job | None = None) -> None:
         """Do something that belongs to one job; if it fails, that job alone has the harm."""
@@ -198,10 +199,6 @@ class Engine:
         if wake_at is not None:
             loop = asyncio.get_running_loop()
             self._alarm = loop.call_later(max(0.0, wake_at - now), self._wake.set)
-
-    def _wake_watchers(self, job_id: int) -> None:
-        for watcher in self._watchers.get(job_id, ()):
-            watcher.set()
 
     async def _write(self, step: Step, now: float, askers: list["Asker"]) -> None:
         """Write what was decided, however long that takes; what was not accepted yet is refused
@@ -256,9 +253,7 @@ class Engine:
             if home is not None:
                 results, brought = home
                 remembered.append((job_id, brought))
-                step.changed[job_id] = job = replace(job, results=results)
-                if not job.spec.batch:
-                    step.tell(job, f"results: {results}")
+                step.came_home(replace(job, results=results))
         return remembered
 
     async def in_turn(self, write: Callable[[], T]) -> T:
@@ -297,6 +292,14 @@ class Engine:
         await self.tell(*facts, key=((key, ids[0], len(ids)),) if key and ids else ())
         return ids
 
+    async def stop_waiting(self, jobs: Iterable[Job], reason: str) -> None:
+        """End jobs of a batch that wait, and that the core has not been given."""
+        await self.tell(WaitingStopped(tuple(jobs), reason))
+
+    async def set_waiting(self, jobs: Iterable[Job]) -> None:
+        """Let jobs of a batch that ended wait again, to be given to the core in their turn."""
+        await self.tell(SetWaiting(tuple(jobs)))
+
     async def stop(self, ids: Iterable[int], now: bool = False) -> None:
         ids = tuple(ids)
         outside = (self.store.job(job_id) for job_id in ids if job_id not in self.core.jobs)
@@ -318,16 +321,10 @@ class Engine:
         self, job: Job, results: str, remarks: Iterable[str] = (), brought: bytes = b""
     ) -> None:
         """What came home of a job that has ended, and what did not come as it was over there."""
-        last = f"results: {original(results)}" if results else "no results"
-        told = [(REMARKED, keepable(text)) for text in remarks]
-        # Of a batch this is to be heard; of one job, its last line says it.
-        failed = bool(job.spec.batch) and results[:1] not in ("", "/", "\0")
-        told.append((REMARKED if failed else "", keepable(last)))
-        self._notes.append((job.id, results, self.clock(), told, brought))
+        texts = tuple(keepable(text) for text in remarks)
+        self._notes.append(Note(job, results, self.clock(), texts, brought))
         # The first of many that wait for the store writes what all of them have to say.
         await self._writer.patiently(self._write_notes)
-        self._wake_watchers(job.id)
-        self.on_noted(job)
 
     async def note_brought(self, job_id: int, brought: bytes) -> None:
         """What was brought home of a job, be it that it goes on."""
@@ -342,7 +339,7 @@ class Engine:
 
     def remarks(self, job_id: int) -> list[str]:
         """What was remarked when the results of a job came home last."""
-        return [original(text) for text in self.store.remarks(job_id)]
+        return [original(e.fields()["text"]) for e in self.store.journal.remarks(job_id)]
 
     def job(self, job_id: int) -> Job:
         job = self.core.jobs.get(job_id) or self.store.job(job_id)
@@ -367,19 +364,13 @@ class Engine:
 
     async def job_where(self, job_id: int, condition: Callable[[Job], bool]) -> Job:
         """The job, as soon as the condition holds for it."""
-        watcher = asyncio.Event()
-        self._watchers.setdefault(job_id, set()).add(watcher)
-        try:
+        with self.journal.subscribe(job=job_id) as news:
             while not condition(job := self.job(job_id)):
-                await watcher.wait()
-                watcher.clear()
+                await news.wait()
+                news.take()
             return job
-        finally:
-            self._watchers[job_id].discard(watcher)
-            if not self._watchers[job_id]:
-                del self._watchers[job_id]
 
     @property
     def active(self) -> bool:
         """False when nothing is running, waiting or being watched."""
-        return bool(self.core.jobs or self._watchers)
+        return bool(self.core.jobs) or self.journal.is_watched

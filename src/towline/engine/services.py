@@ -24,6 +24,7 @@ from towline.engine.output import Frame, read_more
 from towline.errors import HostError, NotFound, TowlineError
 from towline.forward.tunnels import Forward, Where, answers
 from towline.model.job import Job, State, key_of, view
+from towline.model.journal import Kind
 from towline.model.service import path_in
 
 log = logging.getLogger("towline")
@@ -71,14 +72,7 @@ class Services:
         self._kept: dict[int, asyncio.Task[None]] = {}
         #: The ports that an earlier Engine gave them.
         self._remembered = {(job, name): local for job, name, local in engine.store.services()}
-        self._watchers: dict[int, set[asyncio.Event]] = {}
-        before = engine.on_changed
-
-        def changed(jobs: Iterable[Job]) -> None:
-            before(jobs)
-            self.noticed(jobs)
-
-        engine.on_changed = changed
+        engine.on_changed.append(self.noticed)
 
     # --- from the job's start to its end -----------------------------------------------------
 
@@ -142,7 +136,8 @@ class Services:
         del self._kept[job_id]
         forwards = [self._forwards.pop((job_id, name), None) for name in names]
         self._forget(job_id)
-        self._wake(job_id)
+        for name in names:
+            self._tell(job_id, name, "ended")
         for forward in filter(None, forwards):
             await forward.close()
 
@@ -220,11 +215,14 @@ class Services:
     def _stands(self, standing: Standing, state: str, text: str = "") -> None:
         if (standing.state, standing.text) != (state, text):
             standing.state, standing.text = state, text
-            self._wake(standing.job)
+            self._tell(standing.job, standing.name, state, text)
 
-    def _wake(self, job_id: int) -> None:
-        for watcher in self._watchers.get(job_id, ()):
-            watcher.set()
+    def _tell(self, job_id: int, name: str, state: str, why: str = "") -> None:
+        """Enter into the journal how a service stands: whoever waits for news reads that."""
+        engine, job = self.engine, self.engine.job(job_id)
+        about = {"name": name, "standing": state, "why": why}
+        note = functools.partial(engine.store.note, Kind.SERVICE, engine.clock(), [job], **about)
+        engine.soon(f"how {name}, a service of job {job_id}, stands", note)
 
     # --- ports -------------------------------------------------------------------------------
 
@@ -285,10 +283,8 @@ class Services:
 
     async def news(self, job_id: int) -> AsyncIterator[Frame]:
         """Each service of a job once it is up, and what is wrong with those that are not."""
-        watcher = asyncio.Event()
-        self._watchers.setdefault(job_id, set()).add(watcher)
         told: dict[str, tuple[str, str, str]] = {}
-        try:
+        with self.engine.journal.subscribe(job=job_id) as news:
             while job_id in self._standings:
                 for standing in list(self._standings[job_id].values()):
                     what = (standing.state, standing.text, standing.url)
@@ -297,12 +293,8 @@ class Services:
                         told[standing.name] = what
                         seen = self.view(standing)
                         yield {"note": _in_words(seen), "service": seen}, b""
-                await watcher.wait()
-                watcher.clear()
-        finally:
-            self._watchers[job_id].discard(watcher)
-            if not self._watchers[job_id]:
-                del self._watchers[job_id]
+                await news.wait()
+                news.take()
 
     async def log(self, job_id: int, name: str, offset: int, follow: bool) -> AsyncIterator[Frame]:
         """What a service printed: so far, or up to the job's end."""

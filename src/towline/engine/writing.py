@@ -19,6 +19,7 @@ from towline.core import jobs
 from towline.core.step import Step
 from towline.errors import CannotWrite
 from towline.model.job import Job
+from towline.model.journal import Kind, Told
 from towline.store.store import BroughtRow, Store, Submission
 
 log = logging.getLogger("towline")
@@ -42,8 +43,10 @@ def _is_of_the_store(error: Exception) -> bool:
 class Writer:
     """One thread, in which one thing is written after the other."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, publish: Callable[[], None] = lambda: None) -> None:
         self.store = store
+        #: Called whenever something was written, for whoever waits for news.
+        self._publish = publish
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         #: What is to be written though nobody waits for it, and what that is; the oldest first.
         self._owed: deque[tuple[str, Callable[[], object]]] = deque()
@@ -57,7 +60,10 @@ class Writer:
             return write()
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, after_the_rest)
+            loop = asyncio.get_running_loop()
+            written = await loop.run_in_executor(self._thread, after_the_rest)
+            self._publish()
+            return written
         except Exception as error:
             if _is_of_the_store(error):
                 raise CannotWrite(
@@ -122,7 +128,7 @@ class Writer:
         written_off: list[Job] = []
         self.store.commit({}, (), (), now, submissions=submissions)
         for job in list(step.changed.values()):
-            told = [one for one in step.told if one[0] == job.id]
+            told = [one for one in step.told if one.job.id == job.id]
             past = [one for one in step.past if one[0] == job.id]
             mine = [one for one in brought if one[0] == job.id]
             try:
@@ -134,7 +140,7 @@ class Writer:
                 written_off.append(self._written_off(job, error, step, now))
             # It has a row now, should the rest have to be tried again.
             step.fresh.discard(job.id)
-            step.told = [one for one in step.told if one[0] != job.id]
+            step.told = [one for one in step.told if one.job.id != job.id]
             step.past = [one for one in step.past if one[0] != job.id]
         return written_off
 
@@ -142,7 +148,7 @@ class Writer:
         lost = jobs.written_off(job, f"what is known of it cannot be written down: {error}", now)
         step.changed[job.id] = lost
         try:
-            told = [(job.id, lost.state.value, lost.reason)]
+            told = [Told(Kind.ENDED, step.before(job.id), lost)]
             self.store.commit({job.id: lost}, step.fresh, told, now)
         except Exception as worse:
             if _is_of_the_store(worse):

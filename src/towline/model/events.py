@@ -33,6 +33,19 @@ class RetryAsked(Struct, frozen=True):
     jobs: tuple[tuple[Job, Request], ...]
 
 
+class WaitingStopped(Struct, frozen=True):
+    """Jobs of a batch that was stopped; the store has them, the core was not given them."""
+
+    jobs: tuple[Job, ...]
+    reason: str
+
+
+class SetWaiting(Struct, frozen=True):
+    """Jobs of a batch that ended and are to wait again, until the core is given them."""
+
+    jobs: tuple[Job, ...]
+
+
 class GiveUpAsked(Struct, frozen=True):
     """Stop a job without waiting for the machines of some processes, which do not answer."""
 
@@ -113,6 +126,8 @@ Fact = (
     | Fed
     | StopAsked
     | RetryAsked
+    | WaitingStopped
+    | SetWaiting
     | GiveUpAsked
     | Recovered
     | MachineSeen

@@ -2,7 +2,7 @@
 
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -10,6 +10,8 @@ import msgspec
 from towline.errors import NotFound
 from towline.model.batch import Batch, Counts, Line
 from towline.model.job import State
+from towline.model.journal import Kind
+from towline.store.journal import JournalRows
 from towline.store.rows import encode
 
 log = logging.getLogger("towline")
@@ -20,28 +22,6 @@ _INSERT = (
     "INSERT INTO jobs (id, owner, cluster, title, state, submitted, spec, batch) "
     "VALUES (?,?,?,?,'queued',?,?,?)"
 )
-#: Attempts that others will follow.
-_REMEMBER = (
-    "INSERT INTO attempts (job, number, body) "
-    "SELECT id, json_extract(CAST(attempt AS TEXT), '$.number'), attempt FROM jobs "
-    "WHERE id BETWEEN ? AND ? AND attempt IS NOT NULL AND state IN ({}) "
-    "ON CONFLICT (job, number) DO UPDATE SET body = excluded.body"
-)
-_AGAIN = (
-    "UPDATE jobs SET state='queued', started=NULL, ended=NULL, exit_code=NULL, reason='', "
-    "failures=0, stop_asked=0, avoid='[]', results='' WHERE id BETWEEN ? AND ? AND state IN ({})"
-)
-_TELL = (
-    "INSERT INTO events (at, job, state, text) SELECT ?, id, 'queued', 'retry was asked for' "
-    "FROM jobs WHERE id BETWEEN ? AND ? AND state IN ({})"
-)
-_STOP = (
-    "UPDATE jobs SET state='stopped', stop_asked=1, ended=?, reason=? "
-    "WHERE id BETWEEN ? AND ? AND state='queued'"
-)
-
-#: seq, at, job, state, text
-Event = tuple[int, float, int, str, str]
 
 
 class BatchRows:
@@ -52,10 +32,12 @@ class BatchRows:
         db: sqlite3.Connection,
         reader: sqlite3.Connection,
         transaction: Callable[[], AbstractContextManager[None]],
+        journal: JournalRows,
     ) -> None:
         self._db = db
         self._reader = reader
         self._transaction = transaction
+        self._journal = journal
         self._known: dict[str, Batch] = {}
 
     # --- writing -----------------------------------------------------------------------------
@@ -78,30 +60,32 @@ class BatchRows:
         with self._transaction():
             self._write(batch)
             self._db.executemany(_INSERT, rows)
+            self._journal.note(
+                Kind.BATCH_SUBMITTED,
+                batch.submitted,
+                owner=base.owner,
+                batch=batch.name,
+                first=batch.first,
+                count=batch.count,
+            )
             if key:
                 row = (key, batch.first, batch.count)
                 self._db.execute("INSERT OR IGNORE INTO submissions VALUES (?,?,?)", row)
         self._known[batch.name] = batch
 
-    def change(self, batch: Batch) -> None:
+    def change(self, batch: Batch, at: float) -> None:
         """What is known of a batch itself has changed."""
+        about = {"owner": batch.base.owner, "batch": batch.name, "stopped": batch.stopped}
         with self._transaction():
             self._write(batch)
+            self._journal.note(Kind.BATCH_CHANGED, at, **about)
         self._known[batch.name] = batch
 
-    def stop_waiting(self, batch: Batch, now: float, reason: str) -> None:
-        """End what waits; of jobs that the core has, it writes what becomes of them itself."""
+    def note_trouble(self, batch: Batch, at: float, why: str) -> None:
+        """Something went wrong with a batch in the Engine itself."""
+        about = {"owner": batch.base.owner, "batch": batch.name, "why": why}
         with self._transaction():
-            self._db.execute(_STOP, (now, reason, batch.first, batch.last))
-
-    def start_again(self, batch: Batch, states: Sequence[State], now: float) -> int:
-        """Let jobs that ended in one of these states wait again; how many they are."""
-        marks = ",".join("?" * len(states))
-        values = (batch.first, batch.last, *(state.value for state in states))
-        with self._transaction():
-            self._db.execute(_REMEMBER.format(marks), values)
-            self._db.execute(_TELL.format(marks), (now, *values))
-            return self._db.execute(_AGAIN.format(marks), values).rowcount
+            self._journal.note(Kind.BATCH_TROUBLE, at, **about)
 
     def forget(self, names: Iterable[str]) -> None:
         """Their rows are gone."""
@@ -196,17 +180,3 @@ class BatchRows:
         ).fetchone()
         count: int = row[0]
         return count
-
-    def events(self, batch: Batch, since: int, limit: int) -> list[Event]:
-        """What happened to its jobs after an event."""
-        rows = self._reader.execute(
-            "SELECT seq, at, job, state, text FROM events "
-            "WHERE seq > ? AND job BETWEEN ? AND ? AND state != '' ORDER BY seq LIMIT ?",
-            (since, batch.first, batch.last, limit),
-        )
-        return rows.fetchall()
-
-    def last_event(self) -> int:
-        row = self._reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
-        seq: int = row[0]
-        return seq

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 _OF_A_JOB = (
     ("jobs", "id"),
     ("attempts", "job"),
-    ("events", "job"),
+    ("journal", "job"),
     ("brought", "job"),
     ("services", "job"),
     ("forwards", "job"),

@@ -86,6 +86,49 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE attempts ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX attempts_given_up ON attempts (job) WHERE given_up;
     """,
+    # 7: the journal: typed events, of which every row can be made again
+    """
+    CREATE TABLE journal (
+        seq INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        kind TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        job INTEGER NOT NULL,
+        batch TEXT NOT NULL,
+        attempt INTEGER NOT NULL,
+        machine TEXT NOT NULL,
+        data BLOB NOT NULL
+    );
+    INSERT INTO journal
+    SELECT e.seq, e.at,
+        CASE
+            WHEN e.state = 'home' THEN 'home_remark'
+            WHEN e.state IN ('done', 'failed', 'stopped', 'lost') THEN 'ended'
+            WHEN e.state = 'running' THEN 'running'
+            WHEN e.state = 'starting' THEN 'placed'
+            WHEN e.state = 'remark' THEN 'remark'
+            WHEN e.state = 'queued' AND e.text = 'submitted' THEN 'submitted'
+            WHEN e.state = 'queued' THEN 'requeued'
+            WHEN e.text LIKE 'cleaned up: %' THEN 'cleaned'
+            ELSE 'note'
+        END,
+        coalesce(j.owner, ''), e.job, coalesce(j.batch, ''), 0, '',
+        CAST(json_object('text', e.text) AS BLOB)
+    FROM events e LEFT JOIN jobs j ON j.id = e.job;
+    INSERT INTO journal
+    SELECT (SELECT coalesce(max(seq), 0) FROM events) + row_number() OVER (ORDER BY id),
+        coalesce(ended, started, submitted), 'imported', owner, id, batch,
+        coalesce(json_extract(CAST(attempt AS TEXT), '$.number'), 0), '',
+        CAST(json_object(
+            'state', state, 'submitted', submitted, 'started', started, 'ended', ended,
+            'exit_code', exit_code, 'reason', reason, 'failures', failures,
+            'stop_asked', json(CASE WHEN stop_asked THEN 'true' ELSE 'false' END),
+            'results', results, 'avoid', json(avoid), 'attempt', json(CAST(attempt AS TEXT))
+        ) AS BLOB)
+    FROM jobs;
+    DROP TABLE events;
+    CREATE INDEX journal_of_job ON journal (job);
+    """,
 )
 
 

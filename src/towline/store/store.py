@@ -1,7 +1,8 @@
 """What the Engine remembers: SQLite in WAL mode, one writer, one transaction per step.
 
-Rows are the truth; the append-only `events` table explains them. Every commit reaches the disk
-(`synchronous=FULL`): a job that was acknowledged survives a power cut as well as a kill -9.
+Rows are the truth; the journal tells how they came about, and is written with them. Every commit
+reaches the disk (`synchronous=FULL`): a job that was acknowledged survives a power cut as well as
+a kill -9.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ import os
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,8 +20,10 @@ import msgspec
 
 from towline.errors import EngineError
 from towline.model.job import Attempt, Job
+from towline.model.journal import Kind, Told
 from towline.store.batches import BatchRows
 from towline.store.forgetting import forget_jobs, last_id
+from towline.store.journal import JournalRows, Note
 from towline.store.migrations import MIGRATIONS, migrate, schema_version
 from towline.store.rows import (
     FIELDS,
@@ -36,21 +40,10 @@ log = logging.getLogger("towline")
 
 #: What the submitter called it, and the first and the number of its jobs.
 Submission = tuple[str, int, int]
-#: The state that an event led to, and its text.
-Told = tuple[str, str]
-#: A job, what came home of it, when that was, what is told of it, and what is remembered of it.
-Note = tuple[int, str, float, list[Told], bytes]
 #: A job, and what was brought home of it (engine/placing.py).
 BroughtRow = tuple[int, bytes]
 #: Values in one statement.
 _MOST_IDS = 500
-#: The state of an event that says what did not come home as it is over there.
-REMARKED = "home"
-_REMARKS = (
-    "SELECT text FROM events WHERE job=:job AND state=:state AND seq > "
-    "(SELECT max(seq) FROM events WHERE job=:job AND state IN "
-    "('done', 'failed', 'stopped', 'lost')) ORDER BY seq"
-)
 _REMEMBER_BROUGHT = "INSERT OR REPLACE INTO brought VALUES (?,?)"
 
 
@@ -72,8 +65,9 @@ class Store:
         self._reader = _open(path)
         #: Jobs whose rows turned out to be damaged, and how.
         self.unreadable: dict[int, str] = {}
+        self.journal = JournalRows(self._db, self._reader)
         #: What is remembered of batches.
-        self.batches = BatchRows(self._db, self._reader, self.transaction)
+        self.batches = BatchRows(self._db, self._reader, self.transaction, self.journal)
         self.engine_id = self._meta("engine", lambda: secrets.token_hex(4))
         self._next_id = last_id(self._db) + 1
 
@@ -86,9 +80,15 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; the lock keeps two threads out of each other's transaction."""
-        with self._writing, self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
+        with self._writing:
+            try:
+                with self._db:
+                    self._db.execute("BEGIN IMMEDIATE")
+                    yield
+            except BaseException:
+                self.journal.roll_back()
+                raise
+            self.journal.commit()
 
     def new_ids(self, count: int) -> range:
         """Numbers for new jobs. Unused ones after a crash are given out again: nobody saw them."""
@@ -100,7 +100,7 @@ class Store:
         self,
         changed: Mapping[int, Job],
         fresh: Collection[int],
-        told: Iterable[tuple[int, str, str]],
+        told: Iterable[Told],
         now: float,
         past: Iterable[tuple[int, Attempt]] = (),
         submissions: Iterable[Submission] = (),
@@ -124,30 +124,24 @@ class Store:
             )
             self._db.executemany("INSERT OR IGNORE INTO submissions VALUES (?,?,?)", submissions)
             self._db.executemany(_REMEMBER_BROUGHT, brought)
-            self._db.executemany(
-                "INSERT INTO events (at, job, state, text) VALUES (?,?,?,?)",
-                [(now, *one) for one in told],
-            )
+            self.journal.tell(told, now)
 
-    def note(self, at: float, told: Iterable[tuple[int, str]]) -> None:
+    def note(self, kind: Kind, at: float, jobs: Iterable[Job], **about: object) -> None:
         """What happened to jobs without changing them."""
         with self.transaction():
-            self._db.executemany(
-                "INSERT INTO events (at, job, text) VALUES (?,?,?)",
-                [(at, job_id, text) for job_id, text in told],
-            )
+            for job in jobs:
+                spec = job.spec
+                self.journal.note(kind, at, job=job.id, owner=spec.owner, batch=spec.batch, **about)
 
     def note_results(self, notes: Iterable[Note]) -> None:
         """What came home of jobs that have ended."""
         with self.transaction():
-            for job_id, results, at, told, brought in notes:
-                self._db.execute("UPDATE jobs SET results=? WHERE id=?", (results, job_id))
-                self._db.executemany(
-                    "INSERT INTO events (at, job, state, text) VALUES (?,?,?,?)",
-                    [(at, job_id, state, text) for state, text in told],
-                )
-                if brought:
-                    self._db.execute(_REMEMBER_BROUGHT, (job_id, brought))
+            for note in notes:
+                row = (note.results, note.job.id)
+                self._db.execute("UPDATE jobs SET results=? WHERE id=?", row)
+                if note.brought:
+                    self._db.execute(_REMEMBER_BROUGHT, (note.job.id, note.brought))
+                self.journal.note_results(note)
 
     def remember_brought(self, job_id: int, brought: bytes) -> None:
         with self.transaction():
@@ -192,8 +186,11 @@ class Store:
 
     def forget(self, ids: Iterable[int], batches: Collection[str] = ()) -> None:
         """Jobs and batches that are not to be remembered any more."""
+        ids = list(ids)
         with self.transaction():
             forget_jobs(self._db, ids, batches)
+            about = {"jobs": ids, "batches": sorted(batches)}
+            self.journal.note(Kind.FORGOTTEN, time.time(), **about)
         self.batches.forget(batches)
 
     def _meta(self, key: str, make: Callable[[], str]) -> str:
@@ -287,11 +284,6 @@ class Store:
         row = self._reader.execute("SELECT body FROM brought WHERE job=?", (job_id,)).fetchone()
         return row[0] if row else None
 
-    def remarks(self, job_id: int) -> list[str]:
-        """What was said of a job's results since it ended last."""
-        rows = self._reader.execute(_REMARKS, {"job": job_id, "state": REMARKED})
-        return [text for (text,) in rows]
-
     def results_wanted(self) -> list[int]:
         rows = self._reader.execute("SELECT id FROM jobs WHERE results='wanted' ORDER BY id")
         return [row[0] for row in rows]
@@ -328,12 +320,6 @@ class Store:
         query = "SELECT id, batch FROM jobs ORDER BY id DESC LIMIT 1"
         row: tuple[int, str] | None = self._reader.execute(query).fetchone()
         return row
-
-    def history(self, job_id: int, limit: int = 200) -> list[tuple[float, str]]:
-        rows = self._reader.execute(
-            "SELECT at, text FROM events WHERE job=? ORDER BY seq DESC LIMIT ?", (job_id, limit)
-        )
-        return [(at, text) for at, text in rows][::-1]
 
     def environment(self, digest: str) -> dict[str, str] | None:
         row = self._reader.execute(

@@ -57,7 +57,7 @@ async def follow(request: Request[Any, Any, Any], name: str) -> Stream:
     desk.engine.store.batches.named(name)
     since = number(request, "since", 0)
     if since < 0:
-        since = desk.engine.store.batches.last_event()
+        since = desk.engine.store.journal.last_seq()
     return frames(follow_batch(desk.batches, name, since))
 
 
