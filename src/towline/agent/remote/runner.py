@@ -84,6 +84,7 @@ class Runner(Supervisor):
         self.rank = rank
         self.again = ""
         self.look_at = 0.0
+        self.saw_stop = False
         self.found = {}
         self.ours, theirs = socket.socketpair()
         super().__init__(attempt.home, theirs)
@@ -119,12 +120,15 @@ class Runner(Supervisor):
         if self.key and time.monotonic() >= self.look_at:
             self.look_at = time.monotonic() + every_s
             for grace_s in self.attempt.asked_to_stop():
-                self.stop(grace_s)
+                # scancel has the first turn: Slurm then knows by itself that it was cancelled.
+                if self.saw_stop or every_s == LOOK_S or grace_s is not None:
+                    self.stop(grace_s)
+                self.saw_stop = True
 
     def terminated(self):
         """It may come before the job has begun, and only this one job ever will."""
         self.early_stops[self.attempt.rank_key(self.rank)] = None
-        self.look_at = 0.0
+        self.look_at, self.saw_stop = 0.0, True
         super().terminated()
 
     def claim(self):
