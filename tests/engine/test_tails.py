@@ -3,12 +3,15 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from towline.engine import tails
-from towline.model.job import Attempt, Job, JobSpec
+from towline.errors import AgentError
+from towline.model.job import Attempt, Job, JobSpec, State
 from towline.model.machine import Slot
 
-JOB = Job(1, JobSpec(argv=("x",), cluster="lab", owner="me"), attempt=Attempt(1, (Slot("gpu1"),)))
+SPEC = JobSpec(argv=("x",), cluster="lab", owner="me")
+JOB = Job(1, SPEC, State.RUNNING, attempt=Attempt(1, (Slot("gpu1"),)))
 
 
 class Logs:
@@ -55,3 +58,12 @@ def test_only_the_end_of_a_long_output_is_read() -> None:
 def test_a_number_of_bytes_is_just_that() -> None:
     found = asyncio.run(tails.beginnings(Logs(b"12345"), JOB, ("out", "err"), size=2))
     assert found == {"0.0.out": 3, "0.0.err": 3}
+
+
+def test_a_job_that_is_only_just_starting_is_read_from_its_beginning() -> None:
+    class NotThere(Logs):
+        async def log_size(self, job: Job, rank: int, stream: str) -> int:
+            raise AgentError("no such job on this machine")
+
+    starting = replace(JOB, state=State.STARTING)
+    assert asyncio.run(tails.beginnings(NotThere(b""), starting, ("out",), lines=3)) == {}

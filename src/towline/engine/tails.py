@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from towline.engine.output import stream_name
+from towline.engine.output import has_output, stream_name
 from towline.model.job import Job
 
 #: How much is read from the end at first, and how much at most: lines may be very long.
@@ -23,6 +23,9 @@ async def beginnings(
     logs: Logs, job: Job, streams: tuple[str, ...], *, lines: int = 0, size: int = 0
 ) -> dict[str, int]:
     """For each stream of each process, where its last lines or bytes begin."""
+    if not has_output(job):
+        # Its machine may not know it yet; all of what it prints is its last lines.
+        return {}
     found = {}
     for rank in range(len(job.attempt.placement) if job.attempt else 0):
         for stream in streams:
