@@ -48,6 +48,15 @@ def test_run_on_a_terminal_asks_by_itself_and_only_once(guarded: Tow) -> None:
     assert guarded("run", "-c", "lab", "hostname").stdout == "h1\n"
 
 
+def test_a_detached_run_on_a_terminal_asks_by_itself_too(guarded: Tow) -> None:
+    with Person(guarded, "run", "-d", "-c", "lab", "hostname") as person:
+        person.sees("password:")
+        person.types(disk.PASSWORD + "\n")
+        person.sees("job 1")
+        assert person.leaves() == 0
+    assert guarded("attach", "1").stdout == "h1\n"
+
+
 def test_wrong_password_ends_with_a_clear_error(guarded: Tow) -> None:
     with Person(guarded, "run", "-c", "lab", "true") as person:
         for _ in range(3):

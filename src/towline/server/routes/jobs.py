@@ -16,7 +16,7 @@ from towline.engine.output import Frame
 from towline.engine.tails import beginnings
 from towline.errors import HostError, NotFound, UsageError
 from towline.hosts.ssh import needs_person
-from towline.model.job import view
+from towline.model.job import Job, view
 from towline.server.wire import answer, body_as, frames, idempotency_key, limit, number
 
 _BOTH = ("out", "err")
@@ -45,30 +45,38 @@ async def run(request: Request[Any, Any, Any]) -> Stream:
     ask = await body_as(request, JobAsk)
 
     async def stream() -> AsyncIterator[Frame]:
-        job = await _submit_with_login(desk, ask, idempotency_key(request))
-        if isinstance(job, dict):
-            yield job, b""
+        accepted = await _submit_with_login(desk, [ask], idempotency_key(request))
+        if isinstance(accepted, tuple):
+            yield accepted[0], b""
             return
-        follower = _follower(desk, job, {}, _BOTH, first_attempt=1)
+        follower = _follower(desk, accepted[0].id, {}, _BOTH, first_attempt=1)
         async for frame in follower.frames():
             yield frame
 
     return frames(stream())
 
 
-async def _submit_with_login(desk: Desk, ask: JobAsk, key: str) -> int | dict[str, Any]:
-    """The job's number, or what a person must do first."""
+async def _submit_with_login(
+    desk: Desk, asks: list[JobAsk], key: str
+) -> list[Job] | tuple[dict[str, Any], int]:
+    """The jobs; or what a person must do first, and the status of that refusal."""
     try:
-        [job] = await desk.intake.submit([ask], key)
-        return job.id
+        return await desk.intake.submit(asks, key)
     except HostError as error:
-        _, drivers = desk.intake.join(ask.cwd, ask.cluster)
-        login = next((found for d in drivers if (found := login_of(d)) is not None), None)
-        if login is None or not needs_person(error):
-            desk.clusters.give_up_unused(ask.cluster or "")
+        login = _login_for(desk, asks) if needs_person(error) else None
+        if login is None:
+            for ask in asks:
+                desk.clusters.give_up_unused(ask.cluster or "")
             raise
         body = {"code": error.code, "text": error.text, "hint": error.hint, "login": login}
-        return {"error": body, "exit": error.exit_code}
+        return {"error": body, "exit": error.exit_code}, error.status
+
+
+def _login_for(desk: Desk, asks: list[JobAsk]) -> dict[str, Any] | None:
+    """How to log in to the first machine that wants a person, of the clusters that are asked."""
+    places = dict.fromkeys((ask.cwd, ask.cluster) for ask in asks)
+    drivers = [driver for place in places for driver in desk.intake.join(*place)[1]]
+    return next((found for d in drivers if (found := login_of(d)) is not None), None)
 
 
 def _follower(
@@ -95,7 +103,9 @@ async def submit(request: Request[Any, Any, Any]) -> Response[bytes]:
     if asks.environ:
         for ask in asks.jobs:
             ask.environ = ask.environ or asks.environ
-    accepted = await desk.intake.submit(asks.jobs, idempotency_key(request))
+    accepted = await _submit_with_login(desk, asks.jobs, idempotency_key(request))
+    if isinstance(accepted, tuple):
+        return answer(*accepted)
     return answer({"jobs": [view(job) for job in accepted]})
 
 
