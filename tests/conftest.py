@@ -34,6 +34,8 @@ NOT_QUICK = {
     "test_filesystem.py",
     "test_follow.py",
     "test_pace.py",
+    "test_python_api.py",
+    "test_python_page.py",
     "test_random_trees.py",
     "test_scheduler_machine.py",
     "test_staging.py",

@@ -161,7 +161,7 @@ def test_the_client_needs_only_the_standard_library_and_knows_no_terminal() -> N
         f"{named(path)}:{line}: {name}"
         for path in python_files(PACKAGE / "client")
         for line, name in imported_modules(path)
-        if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith(allowed)
+        if name.split(".")[0] not in sys.stdlib_module_names and not f"{name}.".startswith(allowed)
     ]
     assert not foreign, "\n".join(["more than a client may need:", *foreign])
 

@@ -1,5 +1,36 @@
-"""Towline: put one word in front of a command, and it runs on whatever compute you have."""
+"""Towline: put one word in front of a command, and it runs on whatever compute you have.
+
+For programs: `towline.submit(...)` gives a `Job`, and `Session` reaches everything else. They are
+imported when they are first used, so that `tow` starts quickly.
+"""
 
 from towline.version import __version__
 
-__all__ = ["__version__"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from towline import errors
+    from towline.client.job import Job, submit
+    from towline.client.session import Session
+
+__all__ = ["Job", "Session", "__version__", "errors", "submit"]
+
+#: What is offered -> the module that has it.
+_OFFERED = {
+    "Job": "towline.client.job",
+    "Session": "towline.client.session",
+    "submit": "towline.client.job",
+}
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name == "errors":
+        return import_module("towline.errors")
+    if name not in _OFFERED:
+        raise AttributeError(f"module 'towline' has no attribute {name!r}")
+    return getattr(import_module(_OFFERED[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,6 +14,7 @@ TowlineError
 │   └── Unusable          logged in, but no python3, no disk space, a wrong clock
 ├── AgentError            the agent over there refused one operation
 │   └── Nonsense          it said something that no agent says
+├── JobFailed             a job that a program waited for did not end well
 └── EngineError           the Engine itself cannot go on (store too new, socket taken)
     ├── Damaged           what it remembers of one job cannot be read
     └── CannotWrite       its store cannot be written now: no room, locked, read-only
@@ -118,6 +119,16 @@ class AgentError(TowlineError):
 
 class Nonsense(AgentError):
     code = "nonsense"
+
+
+class JobFailed(TowlineError):
+    """A job that was waited for failed, was stopped or was lost; `outcome` says how it ended."""
+
+    code = "job_failed"
+
+    def __init__(self, text: str, hint: str = "", outcome: object = None) -> None:
+        super().__init__(text, hint)
+        self.outcome = outcome
 
 
 class EngineError(TowlineError):

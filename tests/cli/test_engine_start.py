@@ -79,7 +79,7 @@ def test_an_engine_that_is_started_for_a_job_is_told_its_folder_and_cluster(
 
     starter.on_launch = listens
     ask = {"argv": ["true"], "cwd": "/work", "cluster": "lab"}
-    assert Session().submit(ask, "key") == {"id": 1}
+    assert Session().submit_ask(ask, "key") == {"id": 1}
     assert starter.jobs == [("/work", "lab")]
 
 

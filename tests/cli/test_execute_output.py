@@ -8,7 +8,7 @@ import pytest
 
 from cli.stub import Stub, answer, job, out, refusal, stream
 from testbed.tow import Tow
-from towline.cli.cwd import umask
+from towline.client.submission import umask
 
 LINES = (
     'echo "one job"',

@@ -103,7 +103,7 @@ class Soak:
         key = uuid.uuid4().hex
         while True:
             try:
-                job: int = session.submit(work.ask(self.folder), key)["id"]
+                job: int = session.submit_ask(work.ask(self.folder), key)["id"]
             except ApiError:
                 self.refused += 1
             else:

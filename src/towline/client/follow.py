@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from towline.client.session import ApiError
 from towline.client.transport import Gone, with_query
 from towline.errors import EngineError
 
@@ -114,8 +115,8 @@ class Following:
             except Gone:
                 if self.job_id is None:
                     self.session.check_key_known()
-            except EngineError:
-                if not patience.tried:
+            except EngineError as error:
+                if isinstance(error, ApiError) or not patience.tried:
                     raise
             patience.wait()
 

@@ -26,7 +26,7 @@ POLL_S = 0.01
 #: A second Engine gives way to the first; this long the first may take until it listens.
 GIVE_WAY_S = 2.0
 #: Engines that this process started: they outlive it, but are its children as long as it lives.
-_children: list[Popen[bytes]] = []
+_children: list[int] = []
 
 
 def running(paths: Paths) -> dict[str, Any] | None:
@@ -73,18 +73,20 @@ def start(paths: Paths, first: tuple[str, ...] = ()) -> socket:
 
     check_holder(paths)
     log_size = _size(paths.log_file)
-    child = _child(paths, first)
+    child = _launch(paths, first)
     deadline = time.monotonic() + START_LIMIT_S
     ended: float | None = None
     while time.monotonic() < deadline:
         try:
-            return connect(paths.socket)
+            connection = connect(paths.socket)
+            _let_go(child)
+            return connection
         except OSError:
             time.sleep(POLL_S)
         code = child.poll()
         if code is not None and code < 0:
             # Killed, which says nothing about the next one.
-            child = _child(paths, first)
+            child = _launch(paths, first)
             continue
         ended = (ended or time.monotonic()) if code is not None else None
         if ended and time.monotonic() > ended + GIVE_WAY_S:
@@ -93,18 +95,25 @@ def start(paths: Paths, first: tuple[str, ...] = ()) -> socket:
                     "the Engine does not start", _last_lines(paths.log_file, log_size)
                 )
             # The one it gave way to has ended meanwhile.
-            child = _child(paths, first)
+            child = _launch(paths, first)
     raise EngineError(
         f"the Engine does not answer on {paths.socket}", _last_lines(paths.log_file, log_size)
     )
 
 
-def _child(paths: Paths, first: tuple[str, ...]) -> Popen[bytes]:
-    """One more Engine, and a last look at those that a long-lived program started before."""
-    child = _launch(paths, first)
-    _children[:] = [one for one in _children if one.poll() is None]
-    _children.append(child)
-    return child
+def _let_go(child: Popen[bytes]) -> None:
+    """Leave an Engine to itself, and bury those that ended since the last one was started."""
+    if child.poll() is None:
+        _children.append(child.pid)
+        # Python warns of a child that nobody waited for, unless it seems to have ended.
+        child.returncode = 0
+    for pid in list(_children):
+        try:
+            ended = os.waitpid(pid, os.WNOHANG)[0]
+        except ChildProcessError:
+            ended = pid
+        if ended:
+            _children.remove(pid)
 
 
 def _launch(paths: Paths, first: tuple[str, ...] = ()) -> Popen[bytes]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from towline.client.transport import Gone, Reply, connect, request
+from towline import errors
+from towline.client.transport import Gone, Reply, connect, request, with_query
 from towline.config.paths import home_paths
 from towline.errors import EngineError, TowlineError
 from towline.version import __version__
@@ -13,9 +14,11 @@ from towline.version import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Callable, Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, Unpack
 
+    from towline.client.asks import Options
+    from towline.client.job import Job
     from towline.client.transport import Body
     from towline.config.paths import Paths
 
@@ -27,9 +30,9 @@ class ApiError(TowlineError):
     """What the Engine refused to do, and why."""
 
     def __init__(self, error: dict[str, Any], exit_code: int = 1) -> None:
-        super().__init__(
-            str(error.get("text") or "the Engine refused"), str(error.get("hint") or "")
-        )
+        text, hint = str(error.get("text") or "the Engine refused"), str(error.get("hint") or "")
+        # Not `super()`: whatever else it is, it is made of what the Engine sent.
+        TowlineError.__init__(self, text, hint)
         self.code = str(error.get("code") or "error")
         self.exit_code = exit_code
         self.engine_version = ""
@@ -37,6 +40,9 @@ class ApiError(TowlineError):
         self.login: dict[str, Any] | None = error.get("login")
         #: The project's file that nobody trusted yet, and what it wants.
         self.trust: dict[str, Any] | None = error.get("trust")
+
+    def facts(self) -> dict[str, object]:
+        return {"trust": self.trust} if self.trust else {}
 
 
 class Login:
@@ -93,7 +99,49 @@ class Session:
                 if not tries:
                     raise
 
-    def submit(self, ask: dict[str, Any], key: str) -> dict[str, Any]:
+    def submit(
+        self,
+        command: str | Sequence[str],
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        key: str = "",
+        **options: Unpack[Options],
+    ) -> Job:
+        """Submit a command; as `towline.submit`, with what this session was given."""
+        from towline.client.asks import ask_for
+        from towline.client.job import Job
+        from towline.client.submission import new_key
+
+        return Job(self, self.submit_ask(ask_for(command, folder, options), key or new_key()))
+
+    def job(self, name: int | str) -> Job:
+        """The job of this number, or that people call so: a title, `BATCH.LINE`, `last`."""
+        from towline.client.job import Job
+        from towline.client.names import job_number
+
+        return Job(self, self.call("GET", f"/v1/jobs/{job_number(self, str(name))}"))
+
+    def jobs(self, *, state: str = "", cluster: str = "", everything: bool = False) -> list[Job]:
+        """Those that are active or ended lately, oldest first; a `state` may also be `active`."""
+        from towline.client.job import Job
+
+        target = with_query(
+            "/v1/jobs", state=state or None, cluster=cluster or None, all=int(everything)
+        )
+        return [Job(self, facts) for facts in self.call("GET", target)["jobs"]]
+
+    def batches(self, *, everything: bool = False) -> list[dict[str, Any]]:
+        """Those that are active or ended lately, as `tow batch list --json` prints them."""
+        from towline.client.batches import batches
+
+        return batches(self, everything)
+
+    def stop(self, *jobs: Job | int, now: bool = False) -> None:
+        """Stop jobs, which takes them a moment; `now` kills them at once."""
+        numbers = [job if isinstance(job, int) else job.id for job in jobs]
+        self.call("POST", "/v1/jobs/stop", {"ids": numbers, "now": now}, repeat=True)
+
+    def submit_ask(self, ask: dict[str, Any], key: str) -> dict[str, Any]:
         """The job that the Engine made of `ask`; never two, however often it has to be asked."""
         job: dict[str, Any] = self.once("/v1/jobs", {"jobs": [ask]}, key)["jobs"][0]
         return job
@@ -135,7 +183,7 @@ class Session:
             reply.deadline = deadline
             for header, blob in reply.frames():
                 if "error" in header:
-                    error = ApiError(header["error"], int(header.get("exit") or 1))
+                    error = refused(header["error"], int(header.get("exit") or 1))
                     if said_anything or not self._mended(error):
                         raise error
                     break
@@ -243,12 +291,23 @@ class Session:
         raise error
 
 
+def refused(error: dict[str, Any], exit_code: int) -> ApiError:
+    """What the Engine refused, as the class that it had there: `except NotFound` finds it."""
+    code = error.get("code")
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and kind is not TowlineError and vars(kind).get("code") == code:
+            both = type(kind.__name__, (ApiError, kind), {"__module__": kind.__module__})
+            made: ApiError = both(error, exit_code)
+            return made
+    return ApiError(error, exit_code)
+
+
 def _refusal(reply: Reply) -> ApiError:
     try:
         answer = json.loads(reply.read_all())
         error = dict(answer["error"])
         error.setdefault("login", answer.get("login"))
-        return ApiError(error, int(answer.get("exit") or 1))
+        return refused(error, int(answer.get("exit") or 1))
     except (ValueError, KeyError, TypeError):
         text = f"the Engine answered {reply.status} and did not say why"
         return ApiError({"text": text, "hint": "its log may tell: tow engine log"})

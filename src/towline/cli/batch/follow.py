@@ -7,6 +7,7 @@ from towline.cli.terminal import interactive, note
 from towline.cli.terminal.batch_wording import event_of, exit_code
 from towline.cli.terminal.output import Output
 from towline.client.follow import Patience
+from towline.client.session import ApiError
 from towline.client.transport import Gone, quoted, with_query
 from towline.errors import EngineError
 
@@ -68,8 +69,8 @@ class BatchFollow:
                         return view
             except Gone:
                 pass
-            except EngineError:
-                if not patience.tried:
+            except EngineError as error:
+                if isinstance(error, ApiError) or not patience.tried:
                     raise
             patience.wait()
 

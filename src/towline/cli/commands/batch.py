@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 
 from towline.cli.commands import run
-from towline.cli.commands.run import job_ask, new_key
+from towline.cli.commands.run import job_ask
 from towline.cli.not_yet import check_is_list
 from towline.cli.options import Parser, split_command
 from towline.cli.session import open_session
 from towline.cli.terminal import note, printable, say, say_json, tell
 from towline.cli.terminal.wording import count
+from towline.client.submission import new_key
 from towline.errors import UsageError
 from towline.model.names import shown_cluster
 

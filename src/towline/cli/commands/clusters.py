@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from towline.cli.cwd import this_folder
 from towline.cli.login import log_in
 from towline.cli.options import Parser, sbatch_options
 from towline.cli.session import open_session
 from towline.cli.terminal import mark, printable, say, say_json, tell
 from towline.cli.terminal.machine_table import show_machines
 from towline.cli.terminal.table import show_table
+from towline.client.submission import this_folder
 from towline.client.transport import quoted, with_query
 
 TYPE_CHECKING = False

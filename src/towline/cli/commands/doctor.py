@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from towline.cli.cwd import this_folder
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import mark, paint, printable, say, say_json
+from towline.client.submission import this_folder
 from towline.client.transport import with_query
 
 TYPE_CHECKING = False

@@ -11,8 +11,9 @@ from towline.cli.terminal import note, say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import FINAL
 from towline.client.names import job_number
+from towline.client.session import ApiError
 from towline.client.transport import Gone
-from towline.errors import EngineError, TowlineError
+from towline.errors import EngineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,10 +135,10 @@ def _stay(session: Session, job: int, options: Namespace) -> int:
     finally:
         try:
             session.call("DELETE", f"/v1/forwards/{local}")
+        except ApiError:
+            pass  # It was closed already, with its job.
         except EngineError:
             note(f"port {local} may still be open: tow forward --list")
-        except TowlineError:
-            pass  # It was closed already, with its job.
 
 
 def _is_open(session: Session, local: int) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from os.path import exists
 
-from towline.cli.cwd import this_folder, umask
 from towline.cli.not_yet import check_terminal, say_directives, say_input_is_lost
 from towline.cli.options import Parser, sbatch_options, split_command
 from towline.cli.session import open_session
 from towline.cli.terminal import note, say, say_json
+from towline.client.submission import environment, new_key, this_folder, umask
 from towline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -124,7 +124,7 @@ def main(args: list[str]) -> int:
         return _plan(ask, options.json)
     told = say_input_is_lost("the job")
     if options.detach:
-        job = open_session().submit(ask, new_key())
+        job = open_session().submit_ask(ask, new_key())
         say_json(job) if options.json else say(f"job {job['id']}")
         return 0
     from towline.cli.follow import Follow
@@ -134,11 +134,6 @@ def main(args: list[str]) -> int:
         # What is piped in may have come later.
         say_input_is_lost("the job")
     return code
-
-
-def new_key() -> str:
-    """What tells this submission from every other: sent again, it is still the same job."""
-    return os.urandom(12).hex()
 
 
 def _question_services(services: list[str]) -> None:
@@ -154,7 +149,7 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     ask: dict[str, Any] = {
         "argv": argv_of(command),
         "cwd": this_folder(),
-        "environ": _environ(),
+        "environ": environment(),
         "umask": umask(),
         "env": dict(_variable(text) for text in options.env),
     }
@@ -181,6 +176,8 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
 
 def argv_of(command: list[str]) -> list[str]:
     """What is run: one quoted word that names no file is a line for a shell, as ssh takes it."""
+    if len(command) != 1:
+        return command
     from towline.model.lines import SHELL, is_shell_line
 
     return [*SHELL, *command] if is_shell_line(command) and not exists(command[0]) else command
@@ -194,21 +191,6 @@ def _queue_ask(options: Namespace) -> dict[str, Any]:
     if options.requeue:
         found["requeue"] = True
     return found
-
-
-def _environ() -> dict[str, str]:
-    """The environment, without values that are not text."""
-    return {name: value for name, value in os.environ.items() if _is_text(name + value)}
-
-
-def _is_text(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _variable(text: str) -> tuple[str, str]:

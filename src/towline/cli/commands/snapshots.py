@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.cwd import this_folder
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import ago
+from towline.client.submission import this_folder
 from towline.client.transport import with_query
 
 EXAMPLES = """

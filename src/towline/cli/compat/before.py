@@ -6,10 +6,10 @@ import os
 import shlex
 
 from towline.cli.compat.copies import RESULTS, existing_results
-from towline.cli.cwd import this_folder
 from towline.cli.terminal import note
 from towline.cli.terminal.wording import FINAL, count
 from towline.client.batches import batches, is_called, jobs_of
+from towline.client.submission import this_folder
 from towline.model.lines import name_from
 
 TYPE_CHECKING = False

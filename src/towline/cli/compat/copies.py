@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from towline.cli.cwd import this_folder
+from towline.client.submission import this_folder
 from towline.errors import UsageError
 
 TYPE_CHECKING = False

@@ -17,10 +17,10 @@ from towline.cli.compat.machine_files import machine_entries
 from towline.cli.compat.needs import add_needs, argv_for, needs_gpu, request_for
 from towline.cli.compat.program import Options
 from towline.cli.compat.submission import batch_base, machine_limits
-from towline.cli.cwd import this_folder
 from towline.cli.main import leave
 from towline.cli.session import open_session
 from towline.cli.terminal import note, say, tell
+from towline.client.submission import this_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def _run(
     entries: list[dict[str, Any]],
 ) -> int:
     from towline.cli.batch.follow import BatchFollow
-    from towline.cli.commands.run import new_key
     from towline.cli.compat.progress import Progress
+    from towline.client.submission import new_key
     from towline.model.lines import name_from
 
     ask = {

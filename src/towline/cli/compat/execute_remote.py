@@ -40,8 +40,8 @@ def command(args: list[str]) -> int:
     found = machine_limits(session, entry, NEXT_TO_NOTHING, each=True)[options.machine]
     if options.verbose:
         note(f"{options.machine} is {found['name']}; results go to job_results/{name}")
-    from towline.cli.commands.run import new_key
     from towline.cli.follow import Follow
+    from towline.client.submission import new_key
 
     return Follow(session, ask={**ask, "cluster": found["cluster"]}, key=new_key()).run()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 from towline.cli.batch.follow import OutputOnly
-from towline.cli.commands.run import new_key
 from towline.cli.compat.copies import (
     add_copies,
     backwards,
@@ -23,6 +22,7 @@ from towline.cli.main import leave
 from towline.cli.session import open_session
 from towline.cli.terminal import note, tell
 from towline.cli.terminal.wording import duration, ending, exit_code
+from towline.client.submission import new_key
 from towline.errors import TowlineError, UsageError
 
 TYPE_CHECKING = False

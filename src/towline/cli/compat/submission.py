@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from towline.cli.cwd import this_folder, umask
 from towline.cli.terminal import tell
+from towline.client.submission import this_folder, umask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -102,8 +102,8 @@ def command(args: list[str]) -> int:
         ask["services"] = ["tensorboard"]
     session = open_session()
     ask["cluster"] = _cluster(session, destination, ask["cwd"])
-    from towline.cli.commands.run import new_key
     from towline.cli.compat.submit_follow import SubmitFollow
+    from towline.client.submission import new_key
 
     return SubmitFollow(session, ask, new_key(), options.patience).run()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from towline.cli.cwd import this_folder
+from towline.client.submission import this_folder
 from towline.config.targets import THIS, split_target
 from towline.errors import ConfigError, NotFound, UsageError
 
