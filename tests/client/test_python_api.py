@@ -6,6 +6,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from testbed.tow import Tow
 from testbed.waiting import wait_until
 from towline import errors
 from towline.client.session import Login
+from towline.client.transport import Reply
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +131,39 @@ def test_a_wait_and_a_stream_outlive_the_engine(project: Path, tow_home: Path) -
         assert waiting.result().ok
 
 
+def test_events_are_told_once_and_in_order_over_a_killed_engine(tow_home: Path) -> None:
+    connected = threading.Event()
+
+    class Connecting(towline.Session):
+        def open(self, *request: Any, **options: Any) -> Reply:
+            reply = super().open(*request, **options)
+            if "/v1/events" in request[1]:
+                connected.set()
+            return reply
+
+    session = Connecting()
+    session.submit("true").wait(timeout=60)
+    connected.clear()
+    seen = []
+    listening = session.events()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(next, listening)
+        assert connected.wait(60)
+        kill_engine(tow_home)
+        job = session.submit("true")
+        seen.append(first.result(60))
+    for event in listening:
+        seen.append(event)
+        if event.kind == "ended":
+            break
+    assert {event.job for event in seen} == {job.id}
+    assert [event.kind for event in seen] == ["submitted", "placed", "running", "ended"]
+    assert [event.seq for event in seen] == sorted({event.seq for event in seen})
+    so_far = list(session.events(since=0, follow=False))
+    assert so_far[0].seq == 1 and so_far[-1].seq >= seen[-1].seq
+    assert [event.text for event in so_far if event.kind == "running"] == ["running on this"] * 2
+
+
 def test_one_key_is_one_job_whoever_asks_and_whatever_happened(tow_home: Path) -> None:
     first = towline.submit("echo once", key="night-7")
     kill_engine(tow_home)
@@ -173,14 +208,14 @@ def test_what_holds_a_job_up_is_told_to_who_asks(project: Path) -> None:
     cpus = os.cpu_count() or 1
     first = towline.submit(f"while [ ! -e {go_on} ]; do sleep 0.05; done", exclusive=True)
     wait_until(lambda: first.state == "running", 60)
-    second = towline.submit("true", cpus=cpus)
+    second = towline.submit("echo now", cpus=cpus)
     told: list[str] = []
 
     def note(text: str) -> None:
         told.append(text)
         go_on.touch()
 
-    assert second.wait(timeout=60, on_note=note).ok
+    assert [piece.text for piece in second.follow(on_note=note)] == ["now\n"]
     assert told[0].startswith("waiting: ")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from towline.client.events import events
 from towline.client.follow import Following
 from towline.client.transport import Gone, with_query
 from towline.errors import JobFailed
@@ -127,26 +128,16 @@ class Job:
         self.facts = self.session.call("GET", f"/v1/jobs/{self.id}")
         return self.facts
 
-    def wait(
-        self,
-        timeout: float | None = None,
-        *,
-        check: bool = False,
-        on_note: Callable[[str], None] | None = None,
-    ) -> Outcome:
+    def wait(self, timeout: float | None = None, *, check: bool = False) -> Outcome:
         """Wait until it has ended and what it made is home, whatever happens to the Engine.
 
         `timeout` is in seconds, and a TimeoutError leaves the job as it is. With `check`, a job
-        that did not end well raises JobFailed. `on_note` is told what holds the job up.
+        that did not end well raises JobFailed.
         """
         self.refresh()
         if not self._is_home():
-            deadline = None if timeout is None else time.monotonic() + timeout
-            # A follower is told of the end at once; a byte of one stream is the least to ask for.
-            quiet = Following(self.session, job_id=self.id, stream="err", tail={"tail": 1})
             try:
-                for header, blob in quiet.frames(deadline):
-                    self._heard(quiet, header, blob, on_note)
+                self._await_home(None if timeout is None else time.monotonic() + timeout)
             except TimeoutError:
                 raise TimeoutError(f"job {self.id} has not ended after {timeout:g} s") from None
         outcome = self._outcome()
@@ -221,6 +212,14 @@ class Job:
     def stop(self, *, now: bool = False) -> None:
         """Stop it, which takes a moment: `wait` tells when it has ended. `now` kills it at once."""
         self.session.stop(self, now=now)
+
+    def _await_home(self, deadline: float | None) -> None:
+        # From its first event on: it may have ended since it was last looked at.
+        for event in events(self.session, since=0, job=self.id, deadline=deadline):
+            if event.data.get("state") in FINAL or "results" in event.data:
+                self.refresh()
+                if self._is_home():
+                    return
 
     def _heard(
         self,

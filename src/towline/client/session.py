@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from towline.client.asks import Options
+    from towline.client.events import Event
     from towline.client.job import Job
     from towline.client.transport import Body
     from towline.config.paths import Paths
@@ -140,6 +141,17 @@ class Session:
         """Stop jobs, which takes them a moment; `now` kills them at once."""
         numbers = [job if isinstance(job, int) else job.id for job in jobs]
         self.call("POST", "/v1/jobs/stop", {"ids": numbers, "now": now}, repeat=True)
+
+    def events(
+        self, *, since: int = -1, job: int = 0, batch: str = "", follow: bool = True
+    ) -> Iterator[Event]:
+        """Every event after the one numbered `since` (-1: from now on), each once and in order.
+
+        `job` and `batch` choose; without `follow` it ends with what has happened by now.
+        """
+        from towline.client.events import events
+
+        return events(self, since=since, job=job, batch=batch, follow=follow)
 
     def submit_ask(self, ask: dict[str, Any], key: str) -> dict[str, Any]:
         """The job that the Engine made of `ask`; never two, however often it has to be asked."""

@@ -16,6 +16,8 @@ from towline.model.journal import Event
 from towline.server.wire import VERSION_HEADER, number
 from towline.version import __version__
 
+#: The event after which an answer begins: where to go on when it is cut off before the first.
+SEQ_HEADER = "Towline-Seq"
 #: So many events are read from the store at a time.
 _MOST = 1000
 #: Between two signs of life, so that whoever listens notices a connection that is gone.
@@ -50,7 +52,7 @@ async def events(request: Request[Any, Any, Any]) -> Stream:
     return Stream(
         _lines(desk.engine, min(since, 1 << 62), job, batch, follow),
         media_type="text/event-stream",
-        headers={VERSION_HEADER: __version__, "Cache-Control": "no-store"},
+        headers={VERSION_HEADER: __version__, SEQ_HEADER: str(since), "Cache-Control": "no-store"},
     )
 
 
