@@ -12,7 +12,7 @@ from cli.stub import Stub, answer, batch, event, frame, stream
 from testbed.terminal import Terminal
 from testbed.tow import Tow
 from towline.cli.batch.live import LiveTable, drawn
-from towline.cli.terminal.batch_wording import EVENT
+from towline.client.batch_follow import EVENT
 
 NOW = 1062.0
 BUSY = batch(

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from towline.client.follow import Patience
-from towline.client.session import ApiError
-from towline.client.transport import Gone, with_query
+from towline.client.transport import with_query
 from towline.errors import EngineError
 
 if TYPE_CHECKING:
@@ -68,11 +67,8 @@ def events(
                     yield event
             if not follow:
                 return
-        except Gone:
-            pass
         except EngineError as error:
-            if isinstance(error, ApiError) or not patience.tried:
-                raise
+            patience.bear(error)
         patience.wait()
 
 

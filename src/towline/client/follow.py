@@ -30,11 +30,16 @@ class Patience:
 
     @property
     def tried(self) -> bool:
-        """An error is at first a reason to fail; later, a killed Engine may need a moment."""
+        """True while it is tried again: an Engine that was just killed may need a moment."""
         return self.until is not None
 
     def heard(self) -> None:
         self.until = None
+
+    def bear(self, error: EngineError) -> None:
+        """Raise what waiting does not mend: a refusal, or an Engine that never answered at all."""
+        if isinstance(error, ApiError) or not (isinstance(error, Gone) or self.tried):
+            raise error
 
     def wait(self) -> None:
         """A moment before the next try; an error when there were enough of them."""
@@ -112,12 +117,10 @@ class Following:
                 else:
                     if not self.until_end:
                         return
-            except Gone:
-                if self.job_id is None:
-                    self.session.check_key_known()
             except EngineError as error:
-                if isinstance(error, ApiError) or not patience.tried:
-                    raise
+                patience.bear(error)
+                if self.job_id is None and isinstance(error, Gone):
+                    self.session.check_key_known()
             patience.wait()
 
     def told(self, header: dict[str, Any], blob: bytes) -> None:

@@ -1,15 +1,13 @@
-"""Following a batch until it ended, over broken connections and restarted Engines."""
+"""Following a batch on a terminal: what is shown of it, and what Ctrl-C asks."""
 
 from __future__ import annotations
 
 from towline.cli.follow import INTERRUPTED_CODE, LEAVING, Follow, what_now
 from towline.cli.terminal import interactive, note
-from towline.cli.terminal.batch_wording import event_of, exit_code
+from towline.cli.terminal.batch_wording import exit_code
 from towline.cli.terminal.output import Output
-from towline.client.follow import Patience
-from towline.client.session import ApiError
-from towline.client.transport import Gone, quoted, with_query
-from towline.errors import EngineError
+from towline.client.batch_follow import follow_batch
+from towline.client.transport import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,32 +56,12 @@ class BatchFollow:
                 raise
 
     def _to_the_end(self) -> dict[str, Any]:
-        patience = Patience()
-        while True:
-            try:
-                for header, _ in self.session.frames("GET", self._target()):
-                    patience.heard()
-                    self._show(header)
-                    if header.get("over"):
-                        view: dict[str, Any] = header["batch"]
-                        return view
-            except Gone:
-                pass
-            except EngineError as error:
-                if isinstance(error, ApiError) or not patience.tried:
-                    raise
-            patience.wait()
-
-    def _target(self) -> str:
-        return with_query(f"/v1/batches/{quoted(self.name)}/follow", since=self.seen)
-
-    def _show(self, header: dict[str, Any]) -> None:
-        titles = header.get("titles") or {}
-        events = [event_of(values, titles) for values in header.get("events") or []]
-        fresh = [event for event in events if event["seq"] > self.seen]
-        if fresh:
-            self.seen = fresh[-1]["seq"]
-        self.display.show(fresh, header["batch"])
+        view: dict[str, Any] = {}
+        for events, view in follow_batch(self.session, self.name, self.seen):
+            if events:
+                self.seen = events[-1]["seq"]
+            self.display.show(events, view)
+        return view
 
 
 #: What is said of jobs that go their ordinary way.

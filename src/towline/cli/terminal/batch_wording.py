@@ -10,20 +10,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: The parts of an event, as the Engine sends it.
-EVENT = ("seq", "at", "job", "line", "state", "machine", "gpus", "exit_code", "text")
 WAITING = ("new", "staging", "queued")
 RUNNING = ("starting", "running", "stopping")
 WORST_FIRST = ("failed", "lost", "stopped")
 BAR_WIDTH = 20
 #: Less than this is said per minute, or per hour: 0.0/s tells nothing.
 SLOW_PER_S, SLOWER_PER_S = 0.5, 0.5 / 60
-
-
-def event_of(values: list[Any], titles: dict[str, str]) -> dict[str, Any]:
-    """An event with names to its parts, and the title of its job."""
-    event = dict(zip(EVENT, values, strict=True))
-    return {**event, "title": titles.get(str(event["job"]), "")}
 
 
 def ended_count(view: dict[str, Any]) -> int:
