@@ -200,7 +200,7 @@ def test_only_what_failed_is_started_again(play: Play) -> None:
         assert bench.counts("sweep") == {"done": 10}
         assert sorted(started_lines(bench).values()) == [1] * 5 + [2] * 5
         job = next(job for job, times in started_lines(bench).items() if times == 2)
-        earlier = bench.engine.store.attempt(job, 1)
+        earlier = bench.engine.store.attempts.numbered(job, 1)
         assert earlier is not None and earlier.endings[0].code == 1
 
     play(scenario)

@@ -144,7 +144,7 @@ def test_two_threads_that_write_do_not_undo_each_other(path: str) -> None:
 
     def note() -> None:
         while not stop.is_set():
-            store.note_results([Note(first, "/home", 1.0)])
+            store.results.note([Note(first, "/home", 1.0)])
 
     noting = threading.Thread(target=note)
     noting.start()

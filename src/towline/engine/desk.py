@@ -75,7 +75,7 @@ class Desk:
         batches = self.engine.store.batches.unfinished()
         clusters = {job.spec.cluster for job in jobs} | {batch.base.cluster for batch in batches}
         attempts = [job.attempt for job in jobs if job.attempt and not job.spec.queue]
-        attempts += [attempt for _, attempt in self.engine.store.given_up()]
+        attempts += [attempt for _, attempt in self.engine.store.attempts.given_up()]
         # First, so that the names by which they know their machines still mean these.
         for slot in (slot for attempt in attempts for slot in attempt.placement if slot.target):
             self.clusters.find_machine(slot, keep=True)

@@ -46,7 +46,8 @@ from towline.model.job import WANTED, Ending, Job, JobSpec, State
 from towline.model.odd_text import keepable, original
 from towline.model.request import Request
 from towline.store.journal import Note
-from towline.store.store import BroughtRow, Store, Submission
+from towline.store.results import BroughtRow
+from towline.store.store import Store, Submission
 
 log = logging.getLogger("towline")
 
@@ -138,7 +139,8 @@ class Engine:
         """Take up every job that has not ended where an earlier Engine left it."""
         jobs = tuple((job, request_of(job.spec.request)) for job in self.store.unfinished())
         given_up = tuple(
-            (job, attempt, request_of(job.spec.request)) for job, attempt in self.store.given_up()
+            (job, attempt, request_of(job.spec.request))
+            for job, attempt in self.store.attempts.given_up()
         )
         self._facts.append(Recovered(jobs, given_up))
         await self.tell()
@@ -328,12 +330,12 @@ class Engine:
 
     async def note_brought(self, job_id: int, brought: bytes) -> None:
         """What was brought home of a job, be it that it goes on."""
-        await self._writer.patiently(lambda: self.store.remember_brought(job_id, brought))
+        await self._writer.patiently(lambda: self.store.results.remember_brought(job_id, brought))
 
     def _write_notes(self) -> None:
         notes = list(self._notes)
         if notes:
-            self.store.note_results(notes)
+            self.store.results.note(notes)
         for _ in notes:
             self._notes.popleft()
 

@@ -102,7 +102,7 @@ class Follower:
         if job.attempt is not None:
             attempt = job.attempt
             if self._missed(job):
-                attempt = self.engine.store.attempt(job.id, self.next_attempt) or attempt
+                attempt = self.engine.store.attempts.numbered(job.id, self.next_attempt) or attempt
             job = replace(job, attempt=attempt)
             self.next_attempt = attempt.number + 1
         return job

@@ -170,7 +170,7 @@ class Housekeeping:
                 break
         # While it was measured, a job may have been tried again.
         jobs |= {n: job for n, job in self.engine.core.jobs.items() if n in jobs}
-        earlier = self.engine.store.earlier_tokens(jobs)
+        earlier = self.engine.store.attempts.tokens(jobs)
         now = self.engine.clock()
         going = folders_to_remove(folders, jobs, engine_id, now, rules, earlier)
         gone = {folder.key for folder in going}

@@ -46,7 +46,7 @@ class Removing:
         for name in batches:
             batch = rows.batches.named(name)
             jobs |= {job.id: job for job in rows.jobs_between(batch.first, batch.last)}
-        owed = {job.id for job, _ in rows.given_up()}
+        owed = {job.id for job, _ in rows.attempts.given_up()}
         for job in jobs.values():
             _check(job, job.id in owed, force)
         await self._sync(list(jobs.values()))
@@ -67,7 +67,7 @@ class Removing:
 
     async def _remove_folders(self, job: Job, removed: Removed) -> bool:
         """False when something of it stays, because its machine does not answer or says no."""
-        attempts = self.engine.store.attempts(job.id)
+        attempts = self.engine.store.attempts.of_job(job.id)
         if job.attempt is not None:
             attempts.append(job.attempt)
         slots = [slot for attempt in attempts for slot in attempt.placement]

@@ -64,7 +64,7 @@ class Results:
 
     def tidy(self) -> None:
         """Remove what an earlier Engine was just writing; only before anything is fetched."""
-        wanted = map(self.engine.store.job, self.engine.store.results_wanted())
+        wanted = map(self.engine.store.job, self.engine.store.results.wanted())
         for job in (*filter(None, wanted), *self.engine.store.unfinished()):
             # Tidying must not keep the Engine from starting.
             with contextlib.suppress(OSError):
@@ -72,7 +72,7 @@ class Results:
 
     def resume(self) -> None:
         """Fetch what an earlier Engine did not finish."""
-        for job in filter(None, map(self.engine.store.job, self.engine.store.results_wanted())):
+        for job in filter(None, map(self.engine.store.job, self.engine.store.results.wanted())):
             self.fetch_soon(job)
 
     def _ended(self, job: Job) -> None:
@@ -171,7 +171,7 @@ class Results:
         assert job.attempt is not None
         async with self._turns.setdefault(job.id, asyncio.Lock()):
             folder = self._folder(job)
-            brought = decoded(self.engine.store.brought(job.id))
+            brought = decoded(self.engine.store.results.brought(job.id))
             placer = Placer(folder, brought, job.attempt.number, job.spec.umask)
             wanted = back or job.spec.back
             fetching = Fetching(self.machines, self._writers, self.followed, job, placer, wanted)
@@ -195,7 +195,7 @@ class Results:
         more = job.spec.whole or job.spec.back or ending.made != 0
         if more or (ending.out_size, ending.err_size) != tuple(map(len, said)):
             return None
-        if job.attempt.number > 1 and self.engine.store.brought(job.id):
+        if job.attempt.number > 1 and self.engine.store.results.brought(job.id):
             return None  # what an earlier attempt brought is to be replaced
         folder = self._folder(job)
         marks: dict[str, Mark] = {}

@@ -20,7 +20,8 @@ from towline.core.step import Step
 from towline.errors import CannotWrite
 from towline.model.job import Job
 from towline.model.journal import Kind, Told
-from towline.store.store import BroughtRow, Store, Submission
+from towline.store.results import BroughtRow
+from towline.store.store import Store, Submission
 
 log = logging.getLogger("towline")
 

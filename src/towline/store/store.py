@@ -21,15 +21,16 @@ import msgspec
 from towline.errors import EngineError
 from towline.model.job import Attempt, Job
 from towline.model.journal import Kind, Told
+from towline.store.attempts import REMEMBER_ATTEMPT, AttemptRows, attempt_row
 from towline.store.batches import BatchRows
 from towline.store.forgetting import forget_jobs, last_id
-from towline.store.journal import JournalRows, Note
+from towline.store.journal import JournalRows
 from towline.store.migrations import MIGRATIONS, migrate, schema_version
+from towline.store.results import REMEMBER_BROUGHT, BroughtRow, ResultRows
 from towline.store.rows import (
     FIELDS,
     INSERT,
     UPDATE,
-    decode_attempt,
     encode,
     insert_row,
     job_of,
@@ -40,11 +41,8 @@ log = logging.getLogger("towline")
 
 #: What the submitter called it, and the first and the number of its jobs.
 Submission = tuple[str, int, int]
-#: A job, and what was brought home of it (engine/placing.py).
-BroughtRow = tuple[int, bytes]
 #: Values in one statement.
 _MOST_IDS = 500
-_REMEMBER_BROUGHT = "INSERT OR REPLACE INTO brought VALUES (?,?)"
 
 
 class Store:
@@ -66,8 +64,10 @@ class Store:
         #: Jobs whose rows turned out to be damaged, and how.
         self.unreadable: dict[int, str] = {}
         self.journal = JournalRows(self._db, self._reader)
-        #: What is remembered of batches.
+        #: What is remembered of batches, of attempts that others followed, and of results.
         self.batches = BatchRows(self._db, self._reader, self.transaction, self.journal)
+        self.attempts = AttemptRows(self._reader, self.job)
+        self.results = ResultRows(self._db, self._reader, self.transaction, self.journal)
         self.engine_id = self._meta("engine", lambda: secrets.token_hex(4))
         self._next_id = last_id(self._db) + 1
 
@@ -115,15 +115,9 @@ class Store:
         with self.transaction():
             self._db.executemany(INSERT, inserts)
             self._db.executemany(UPDATE, updates)
-            self._db.executemany(
-                "INSERT OR REPLACE INTO attempts VALUES (?,?,?,?)",
-                [
-                    (job, attempt.number, encode(attempt), bool(attempt.unheard()))
-                    for job, attempt in past
-                ],
-            )
+            self._db.executemany(REMEMBER_ATTEMPT, map(attempt_row, past))
             self._db.executemany("INSERT OR IGNORE INTO submissions VALUES (?,?,?)", submissions)
-            self._db.executemany(_REMEMBER_BROUGHT, brought)
+            self._db.executemany(REMEMBER_BROUGHT, brought)
             self.journal.tell(told, now)
 
     def note(self, kind: Kind, at: float, jobs: Iterable[Job], **about: object) -> None:
@@ -132,20 +126,6 @@ class Store:
             for job in jobs:
                 spec = job.spec
                 self.journal.note(kind, at, job=job.id, owner=spec.owner, batch=spec.batch, **about)
-
-    def note_results(self, notes: Iterable[Note]) -> None:
-        """What came home of jobs that have ended."""
-        with self.transaction():
-            for note in notes:
-                row = (note.results, note.job.id)
-                self._db.execute("UPDATE jobs SET results=? WHERE id=?", row)
-                if note.brought:
-                    self._db.execute(_REMEMBER_BROUGHT, (note.job.id, note.brought))
-                self.journal.note_results(note)
-
-    def remember_brought(self, job_id: int, brought: bytes) -> None:
-        with self.transaction():
-            self._db.execute(_REMEMBER_BROUGHT, (job_id, brought))
 
     def remember_environment(self, environ: Mapping[str, str]) -> str:
         """Keep a submitter's environment once, however many jobs share it."""
@@ -216,43 +196,6 @@ class Store:
             found += self._jobs(f"WHERE id IN ({','.join('?' * len(some))})", some)
         return found
 
-    def attempt(self, job_id: int, number: int) -> Attempt | None:
-        """An attempt that another one followed."""
-        row = self._reader.execute(
-            "SELECT body FROM attempts WHERE job=? AND number=?", (job_id, number)
-        ).fetchone()
-        return decode_attempt(row[0]) if row else None
-
-    def attempts(self, job_id: int) -> list[Attempt]:
-        """Those of a job that others followed."""
-        rows = self._reader.execute("SELECT body FROM attempts WHERE job=?", (job_id,))
-        return [decode_attempt(body) for (body,) in rows]
-
-    def earlier_tokens(self, ids: Iterable[int]) -> dict[int, set[str]]:
-        """Of attempts that others followed, by their job."""
-        found: dict[int, set[str]] = {}
-        for job_id in ids:
-            rows = self._reader.execute("SELECT body FROM attempts WHERE job=?", (job_id,))
-            if tokens := {decode_attempt(body).token for (body,) in rows}:
-                found[job_id] = tokens
-        return found
-
-    def given_up(self) -> list[tuple[Job, Attempt]]:
-        """Attempts that were given up and are still unheard of, each with its job."""
-        rows = self._reader.execute(
-            "SELECT job, body FROM attempts WHERE given_up ORDER BY job, number"
-        ).fetchall()
-        found = []
-        for job_id, body in rows:
-            try:
-                attempt = decode_attempt(body)
-            except (msgspec.MsgspecError, ValueError):
-                log.exception("an attempt of job %d", job_id)
-                continue
-            if (job := self.job(job_id)) is not None:
-                found.append((job, attempt))
-        return found
-
     def submission(self, key: str) -> range:
         """The jobs that were accepted under a key; none if it never arrived."""
         row = self._reader.execute(
@@ -278,15 +221,6 @@ class Store:
         chosen = f" AND state IN ({', '.join('?' * len(states))})" if states else ""
         values = (first, last, *states, limit)
         return self._jobs(f"WHERE id BETWEEN ? AND ?{chosen} ORDER BY id LIMIT ?", values)
-
-    def brought(self, job_id: int) -> bytes | None:
-        """What was brought home of a job so far, as it was remembered."""
-        row = self._reader.execute("SELECT body FROM brought WHERE job=?", (job_id,)).fetchone()
-        return row[0] if row else None
-
-    def results_wanted(self) -> list[int]:
-        rows = self._reader.execute("SELECT id FROM jobs WHERE results='wanted' ORDER BY id")
-        return [row[0] for row in rows]
 
     def active(self, cluster: str = "") -> list[Job]:
         """Jobs that have not ended, oldest first; batches are looked at as a whole."""

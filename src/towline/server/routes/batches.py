@@ -90,7 +90,7 @@ async def results(request: Request[Any, Any, Any], name: str) -> Response[bytes]
     """Until the results of all jobs that have ended are home, or cannot come."""
     desk: Desk = request.app.state.desk
     batch = desk.engine.store.batches.named(name)
-    for job_id in desk.engine.store.results_wanted():
+    for job_id in desk.engine.store.results.wanted():
         if batch.first <= job_id <= batch.last:
             await desk.results.settled(job_id)
     pending = desk.engine.store.batches.results_wanted(batch)
