@@ -3,10 +3,11 @@
 import errno
 import os
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
-from towline.agent.remote import record
+from towline.agent.remote import files, record
 
 
 def race(path: Path, runners: int) -> list[bool]:
@@ -75,3 +76,27 @@ def test_the_end_of_a_job_that_took_its_time_survives_a_power_cut(
     os.close(life)
     assert found == synced
     assert os.listdir(tmp_path) == ["exit"]
+
+
+def test_what_a_job_was_asked_to_be_is_found_in_the_very_moment_of_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "life").write_text('{"spec": {"argv": ["true"]}}')
+
+    def just_ended(path: str, *how: str) -> IO[Any]:
+        if path.endswith("/life") and (tmp_path / "life").exists():
+            os.rename(tmp_path / "life", tmp_path / "exit")
+        return open(path, *how)
+
+    monkeypatch.setattr(record, "open", just_ended, raising=False)
+    assert record.read_spec(str(tmp_path)) == {"argv": ["true"]}
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(errno.EMFILE, "failed"), (errno.EACCES, "denied"), (errno.ENOENT, "no_such_file")],
+)
+def test_a_machine_that_is_too_busy_to_open_a_file_says_nothing_of_the_file(
+    number: int, code: str
+) -> None:
+    assert files.refusal_of(OSError(number, "so it is"), "made").code == code

@@ -3,65 +3,17 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from engine.bench import play_on
-from towline.backends.machines import Machines
-from towline.backends.transfer.files import Part, Wanted
+from engine.one_file import Home, OneFileThere
 from towline.engine import settling
-from towline.engine.engine import Engine
 from towline.engine.results import Results
 from towline.engine.settling import Settling
-from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
-from towline.model.machine import Slot
-from towline.store.store import Store
-
-
-class OneFileThere:
-    """The files of a job that made one, and printed nothing."""
-
-    async def read_all(self, wanted: list[Wanted]) -> AsyncIterator[Part]:
-        yield Part(0, 0, b"new", last=True)
-
-    async def output(self, stream: str) -> AsyncIterator[bytes]:
-        for nothing in ():
-            yield nothing
-
-
-class OneFile:
-    """A machine on which a job made one file."""
-
-    def files(self, job: Job, rank: int) -> OneFileThere:
-        return OneFileThere()
-
-    async def file_operation(self, job: Job, rank: int, op: str, **fields: Any) -> Any:
-        assert op == "changed"
-        entry = {"name": "made", "kind": "file", "size": 3, "mtime": 0.0, "mode": 0o644}
-        return {"files": [entry], "next": None}, b""
-
-
-class Home:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.engine = Engine(Store(str(folder / "store.db")))
-        self.results = Results(self.engine, cast("Machines", OneFile()), str(folder))
-
-    async def job(self) -> Job:
-        [number] = self.engine.store.new_ids(1)
-        spec = JobSpec(argv=("true",), cluster="lab", owner="me", folder=str(self.folder))
-        attempt = Attempt(1, (Slot("gpu1", ()),), endings={0: Ending(code=0, started=1.0, made=1)})
-        job = Job(number, spec, State.DONE, ended=1.0, results=WANTED, attempt=attempt)
-        self.engine.store.commit({number: job}, {number}, (), 1.0)
-        return job
-
-    async def close(self) -> None:
-        self.results.close()
-        self.engine.close()
+from towline.model.job import WANTED
 
 
 def test_a_result_is_called_home_only_once_it_is_on_disk(

@@ -30,7 +30,7 @@ from towline.engine.placing import (
 )
 from towline.engine.settling import Settling
 from towline.engine.shrinking import Shrinking
-from towline.errors import HostError, TowlineError, UsageError
+from towline.errors import AgentError, HostError, TowlineError, UsageError
 from towline.model.job import WANTED, Job
 from towline.model.odd_text import keepable, original
 
@@ -42,6 +42,12 @@ NOT_FETCHED = "not fetched: "
 _AT_ONCE = 16
 _THREADS = 4
 _AGAIN_S = 10.0
+#: What may be otherwise in a moment is tried so often, and so much later each time.
+_MOST_TRIES, _SOON_S = 3, 1.0
+#: Somebody removed the folder while it was written to; a machine is too busy just now.
+_FOR_A_MOMENT = frozenset(
+    (errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ESTALE)
+)
 
 
 class Results:
@@ -111,6 +117,7 @@ class Results:
 
     async def _fetch_patiently(self, job_id: int) -> None:
         """Try until the machine answers: the laptop may have been asleep, or the network away."""
+        tries = 0
         try:
             while (job := self.engine.job(job_id)).results == WANTED and job.state.final:
                 try:
@@ -120,6 +127,10 @@ class Results:
                 except HostError:
                     await asyncio.sleep(_AGAIN_S)
                 except Exception as error:
+                    tries += 1
+                    if tries < _MOST_TRIES and _may_pass(error):
+                        await asyncio.sleep(_SOON_S)
+                        continue
                     why = keepable(self._why_not(job, error))
                     await self.engine.note_results(job, f"{NOT_FETCHED}{why}")
         finally:
@@ -217,6 +228,13 @@ class Results:
         home = original(job.spec.folder)
         top = home if os.path.isdir(home) else self.spare_folder
         return os.path.join(top, FOLDER, original(job.spec.name) or str(job.id))
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the same may go well in a moment, without anybody doing anything."""
+    if isinstance(error, AgentError):
+        return error.code == "failed"
+    return isinstance(error, OSError) and error.errno in _FOR_A_MOMENT
 
 
 def _cannot_write(folder: str, error: OSError) -> str:

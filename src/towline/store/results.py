@@ -27,14 +27,16 @@ class ResultRows:
         self._journal = journal
 
     def note(self, notes: Iterable[Note]) -> None:
-        """What came home of jobs that have ended."""
+        """What came home of jobs that have ended; one that was started again since has other
+        results, which are still to come."""
         with self._transaction():
             for note in notes:
-                row = (note.results, note.job.id)
-                self._db.execute("UPDATE jobs SET results=? WHERE id=?", row)
+                row = (note.results, note.job.id, note.job.ended)
+                still = self._db.execute("UPDATE jobs SET results=? WHERE id=? AND ended IS ?", row)
                 if note.brought:
                     self._db.execute(REMEMBER_BROUGHT, (note.job.id, note.brought))
-                self._journal.note_results(note)
+                if still.rowcount:
+                    self._journal.note_results(note)
 
     def remember_brought(self, job_id: int, brought: bytes) -> None:
         with self._transaction():

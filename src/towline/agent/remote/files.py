@@ -1,5 +1,6 @@
 """Files of a job: look, fetch, put; never outside its folder."""
 
+import errno
 import hashlib
 import os
 import stat
@@ -18,6 +19,8 @@ MOST_TOGETHER = 1 << 20
 PART = ".towline-part"
 MOST_ENTRIES = 10000
 MOST_WALKED = 100000
+#: Says nothing of the file: whoever asks again in a while may have it.
+FOR_A_MOMENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
 
 
 class Files:
@@ -284,4 +287,5 @@ def refusal_of(problem, path):
         return Refusal("is_folder", "%s is a folder" % path)
     if isinstance(problem, NotADirectoryError):
         return Refusal("no_such_file", "%s is not a folder" % path)
-    return Refusal("denied", "%s: %s" % (path, problem.strerror))
+    code = "failed" if problem.errno in FOR_A_MOMENT else "denied"
+    return Refusal(code, "%s: %s" % (path, problem.strerror))

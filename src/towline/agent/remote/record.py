@@ -132,7 +132,8 @@ def read_exit(folder):
 
 def read_spec(folder):
     """What the job was asked to be, or None when it never came so far."""
-    for name in ("/exit", "/life"):
+    # It may become `exit` between the two looks.
+    for name in ("/exit", "/life", "/exit"):
         try:
             with open(folder + name, "rb") as file:
                 return json.loads(file.read().decode("utf-8"))["spec"]

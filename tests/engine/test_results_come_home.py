@@ -1,0 +1,95 @@
+"""What keeps results from coming home for a moment does not keep them away for good."""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from engine.bench import play_on
+from engine.one_file import Home, OneFileThere
+from towline.backends.transfer.files import Part, Wanted
+from towline.engine import results
+from towline.errors import AgentError
+
+
+def busy() -> AgentError:
+    error = AgentError("gpu1: too many open files")
+    error.code = "failed"
+    return error
+
+
+def gone() -> OSError:
+    return FileNotFoundError(errno.ENOENT, "somebody removed the folder")
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_SOON_S", 0.0)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
+    """The first tries to read the file fail."""
+    left = list(errors)
+
+    async def read_all(self: OneFileThere, wanted: list[Wanted]) -> AsyncIterator[Part]:
+        if left:
+            raise left.pop(0)
+        yield Part(0, 0, b"new", last=True)
+
+    monkeypatch.setattr(OneFileThere, "read_all", read_all)
+
+
+@pytest.mark.parametrize("error", [busy, gone])
+def test_what_fails_for_a_moment_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    failing(monkeypatch, error(), error())
+
+    async def scenario(home: Home) -> None:
+        home.results.fetch_soon(await home.job())
+        await home.results.settled(1)
+        assert home.engine.job(1).results == str(tmp_path / "job_results/1")
+        assert (tmp_path / "job_results/1/made").read_text() == "new"
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+def test_what_fails_all_the_time_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, *(busy() for _ in range(50)))
+
+    async def scenario(home: Home) -> None:
+        home.results.fetch_soon(await home.job())
+        await home.results.settled(1)
+        assert home.engine.job(1).results == "not fetched: gpu1: too many open files"
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+def test_results_of_an_attempt_are_not_forgotten_over_those_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, AgentError("gpu1: no job 1 on this machine"))
+
+    async def scenario(home: Home) -> None:
+        began, may_fail = asyncio.Event(), asyncio.Event()
+        real = home.engine.note_results
+
+        async def note(*about: object) -> None:
+            began.set()
+            await may_fail.wait()
+            await real(*about)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(home.engine, "note_results", note)
+        home.results.fetch_soon(await home.job())
+        # It has failed, and before that is written down the job is over again.
+        await began.wait()
+        home.engine.store.commit({1: home.ended(1, attempt=2)}, (), (), 2.0)
+        home.results.fetch_soon(home.engine.job(1))
+        may_fail.set()
+        await home.results.settled(1)
+        assert home.engine.job(1).results == str(tmp_path / "job_results/1")
+        assert (tmp_path / "job_results/1/made").read_text() == "new"
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
