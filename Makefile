@@ -33,9 +33,8 @@ bench: $(READY)
 	$(BIN)/python bench/run.py $(ONLY) $(if $(REPEAT),--repeat $(REPEAT))
 
 # Proof by repetition: jobs run while whatever runs them is killed. make soak MINUTES=180, or KILLS=2000
-MINUTES ?= 10
 soak: $(READY) parts
-	cd tests && ../$(BIN)/python -m soak --minutes $(MINUTES) $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
+	cd tests && ../$(BIN)/python -m soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
 
 # Real parts the tests need: sshd, ip, git and a Slurm; through apt when root.
 parts:

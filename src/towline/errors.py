@@ -16,7 +16,7 @@ TowlineError
 │   └── Nonsense          it said something that no agent says
 ├── JobFailed             a job that a program waited for did not end well
 └── EngineError           the Engine itself cannot go on (store too new, socket taken)
-    ├── Damaged           what it remembers of one job cannot be read
+    ├── Damaged           what it remembers of one job or batch cannot be read
     └── CannotWrite       its store cannot be written now: no room, locked, read-only
 
 `text` says what was wrong and where, `hint` what to do next. Both are for people.

@@ -32,6 +32,7 @@ UNDER_WAY = 24
 FOLLOWED = 12
 LONGEST_QUIET_S = 0.8
 TOLD_EVERY_S = 15.0
+DAY_MIN = 24 * 60.0
 
 
 class Soak:
@@ -152,14 +153,17 @@ def _in_words(killer: Killer) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--kills", type=int, default=sys.maxsize, help="end after so many kills")
+    parser.add_argument("--minutes", type=float, help="end after so long; without --kills, 10")
+    parser.add_argument("--kills", type=int, help="end after so many kills")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", action="store_true", help="leave the files of a failed run")
     args = parser.parse_args()
     # Whoever ends it early ends the hosts and the jobs with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("soak: ended early"))
-    print(f"soak: {args.minutes:g} minutes, seed {args.seed}", flush=True)
+    kills = args.kills or sys.maxsize
+    minutes = args.minutes or (DAY_MIN if args.kills else 10.0)
+    wanted = f"{args.kills} kills" if args.kills else f"{minutes:g} minutes"
+    print(f"soak: {wanted}, seed {args.seed}", flush=True)
     home = Path(tempfile.mkdtemp(prefix="tow-soak-", dir="/tmp"))
     folder = home / "project"
     folder.mkdir()
@@ -173,7 +177,7 @@ def main() -> int:
             }
             soak = Soak(hosts, home, folder, args.seed)
             try:
-                found = soak.run(time.monotonic() + 60 * args.minutes, args.kills)
+                found = soak.run(time.monotonic() + 60 * minutes, kills)
                 # While the hosts are there.
                 known = evidence(found.wrong, home, hosts, LAB)
             finally:

@@ -28,15 +28,12 @@ class AttemptRows:
 
     def numbered(self, job_id: int, number: int) -> Attempt | None:
         """An attempt that another one followed."""
-        row = self._reader.execute(
-            "SELECT body FROM attempts WHERE job=? AND number=?", (job_id, number)
-        ).fetchone()
-        return decode_attempt(row[0]) if row else None
+        rows = self._readable("job=? AND number=?", job_id, number)
+        return rows[0][1] if rows else None
 
     def of_job(self, job_id: int) -> list[Attempt]:
         """Those of a job that others followed."""
-        rows = self._reader.execute("SELECT body FROM attempts WHERE job=?", (job_id,))
-        return [decode_attempt(body) for (body,) in rows]
+        return [attempt for _, attempt in self._readable("job=?", job_id)]
 
     def tokens(self, ids: Iterable[int]) -> dict[int, set[str]]:
         """Of attempts that others followed, by their job."""
@@ -45,16 +42,18 @@ class AttemptRows:
 
     def given_up(self) -> list[tuple[Job, Attempt]]:
         """Attempts that were given up and are still unheard of, each with its job."""
+        found = ((self._job(job_id), attempt) for job_id, attempt in self._readable("given_up"))
+        return [(job, attempt) for job, attempt in found if job is not None]
+
+    def _readable(self, condition: str, *values: int) -> list[tuple[int, Attempt]]:
+        """Those whose rows are whole, each with its job's number; a damaged one hides no other."""
         rows = self._reader.execute(
-            "SELECT job, body FROM attempts WHERE given_up ORDER BY job, number"
+            f"SELECT job, number, body FROM attempts WHERE {condition} ORDER BY job, number", values
         ).fetchall()
         found = []
-        for job_id, body in rows:
+        for job_id, number, body in rows:
             try:
-                attempt = decode_attempt(body)
-            except (msgspec.MsgspecError, ValueError):
-                log.exception("an attempt of job %d", job_id)
-                continue
-            if (job := self._job(job_id)) is not None:
-                found.append((job, attempt))
+                found.append((job_id, decode_attempt(body)))
+            except (msgspec.MsgspecError, ValueError, TypeError):
+                log.exception("the record of attempt %s of job %s", number, job_id)
         return found

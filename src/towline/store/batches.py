@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from towline.errors import NotFound
+from towline.errors import Damaged, NotFound
 from towline.model.batch import Batch, Counts, Line
 from towline.model.job import State
 from towline.model.journal import Kind
@@ -105,7 +105,13 @@ class BatchRows:
             row = self._reader.execute("SELECT body FROM batches WHERE name=?", (name,)).fetchone()
             if row is None:
                 raise NotFound(f"there is no batch {name!r}", hint="`tow batch list` names them")
-            self._known[name] = _decode(row[0])
+            try:
+                self._known[name] = _decode(row[0])
+            except (msgspec.MsgspecError, ValueError, TypeError) as error:
+                raise Damaged(
+                    f"the record of the batch {name!r} cannot be read: {error}",
+                    hint="its jobs cannot be told of; the others are not affected",
+                ) from error
         return self._known[name]
 
     def find(self, name: str) -> Batch | None:
@@ -149,7 +155,7 @@ class BatchRows:
         for name in names:
             try:
                 found.append(self.named(name))
-            except (msgspec.MsgspecError, ValueError, NotFound):
+            except (Damaged, NotFound):
                 log.exception("the record of the batch %s", name)
         return found
 

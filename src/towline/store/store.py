@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from towline.errors import EngineError
+from towline.errors import EngineError, TowlineError
 from towline.model.job import Attempt, Job
 from towline.model.journal import Kind, Told
 from towline.store.attempts import REMEMBER_ATTEMPT, AttemptRows, attempt_row
@@ -286,7 +286,8 @@ class Store:
         except Exception as error:
             if row[0] not in self.unreadable:
                 log.error("the record of job %s", row[0], exc_info=error)
-            self.unreadable[row[0]] = f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {error}"
+            self.unreadable[row[0]] = error.text if isinstance(error, TowlineError) else text
             return None
         self.unreadable.pop(job.id, None)
         return job
