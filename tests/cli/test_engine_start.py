@@ -1,5 +1,6 @@
 """Reaching the Engine: started when absent, replaced when of another version."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -65,6 +66,26 @@ def test_an_absent_engine_is_started_once(starter: Starter) -> None:
     assert session.call("GET", "/v1/jobs") == NO_JOBS
     assert session.call("GET", "/v1/jobs") == NO_JOBS
     assert len(starter.started) == 1
+
+
+def test_two_threads_that_bury_the_same_engine_are_not_in_each_others_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait(10)
+
+    def waitpid(pid: int, how: int) -> tuple[int, int]:
+        asked.append(pid)
+        if len(asked) == 1:
+            local._let_go(ended)  # as another thread does meanwhile
+        raise ChildProcessError
+
+    monkeypatch.setattr(local, "_children", type(local._children)([4711]))
+    monkeypatch.setattr(os, "waitpid", waitpid)
+    local._let_go(ended)
+    assert asked == [4711, 4711]
+    assert not local._children
 
 
 def test_an_engine_that_is_started_for_a_job_is_told_its_folder_and_cluster(

@@ -26,7 +26,7 @@ POLL_S = 0.01
 #: A second Engine gives way to the first; this long the first may take until it listens.
 GIVE_WAY_S = 2.0
 #: Engines that this process started: they outlive it, but are its children as long as it lives.
-_children: list[int] = []
+_children: set[int] = set()
 
 
 def running(paths: Paths) -> dict[str, Any] | None:
@@ -104,7 +104,7 @@ def start(paths: Paths, first: tuple[str, ...] = ()) -> socket:
 def _let_go(child: Popen[bytes]) -> None:
     """Leave an Engine to itself, and bury those that ended since the last one was started."""
     if child.poll() is None:
-        _children.append(child.pid)
+        _children.add(child.pid)
         # Python warns of a child that nobody waited for, unless it seems to have ended.
         child.returncode = 0
     for pid in list(_children):
@@ -113,7 +113,7 @@ def _let_go(child: Popen[bytes]) -> None:
         except ChildProcessError:
             ended = pid
         if ended:
-            _children.remove(pid)
+            _children.discard(pid)  # another thread may be at it too
 
 
 def _launch(paths: Paths, first: tuple[str, ...] = ()) -> Popen[bytes]:
