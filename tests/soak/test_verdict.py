@@ -18,7 +18,7 @@ from towline.client.session import Session
 
 WORK = Work("soak1", "lab", "ran.txt", printed=3, made=2, pause=0.0, code=7)
 ENDED = {"id": 1, "state": "failed", "exit_code": 7, "reason": "", "ended": 100.0, "results": ""}
-LOST = {"id": 1, "state": "lost", "exit_code": None, "reason": "gone", "ended": 100.0}
+LOST = {**ENDED, "state": "lost", "exit_code": None, "reason": "gone"}
 
 
 class Case:
@@ -26,6 +26,7 @@ class Case:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.work = WORK
         self.views: list[dict[str, Any]] = [dict(ENDED)]
         self.ran = ["soak1"]
         self.log = {"out": WORK.out, "err": WORK.err}
@@ -38,7 +39,7 @@ class Case:
 
     def wrong(self) -> list[str]:
         return judge(
-            {1: WORK}, self.views, self.ran, self.folder, self.killer, Session.__new__(Session)
+            {1: self.work}, self.views, self.ran, self.folder, self.killer, Session.__new__(Session)
         ).wrong
 
 
@@ -91,6 +92,23 @@ def test_a_lost_job_is_wrong_unless_its_supervisor_and_its_agent_were_killed(cas
         assert case.wrong() == []
     case.ran = ["soak1", "soak1"]
     assert case.wrong() == ["job 1: soak1 ran 2 times"]
+
+
+def test_of_a_lost_job_whose_command_ran_to_its_end_all_must_be_home(case: Case) -> None:
+    case.views = [LOST]
+    case.killer.orphanings = [Orphaning(1, None)]
+    (case.home / "1.out").unlink()
+    case.log["err"] = ""
+    assert len(case.wrong()) == 2
+    case.killer.orphanings = [Orphaning(1, None, at_start=True)]
+    assert case.wrong() == [], "it may never have run"
+
+
+def test_a_file_that_nobody_made_is_wrong(case: Case) -> None:
+    case.work = WORK._replace(made=0)
+    assert case.wrong() == [f"job 1: {MADE} came home too (results: '')"]
+    (case.home / "1" / MADE).unlink()
+    assert case.wrong() == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from e2e.checker import output
-from soak.victims import Killer
+from soak.victims import LEFT_ALONE, Killer
 from soak.work import MADE, Work
 from towline.client.session import Session
 
@@ -44,11 +44,15 @@ def judge(
             why = killer.may_be_lost(job, view["ended"])
             lost[why] += bool(why)
             wrong += _about_lost(job, work, view, times[work.name], why)
+            # Its command came to its end all the same; only how is not known.
+            is_whole = why == LEFT_ALONE
         else:
             wrong += _about_ended(job, work, view, times[work.name])
-            missing = _about_files(job, work, folder)
+            is_whole = True
+        if is_whole:
             # What the Engine says of them is the first thing to look at.
-            wrong += [f"{text} (results: {view['results']!r})" for text in missing]
+            said = f"(results: {view['results']!r})"
+            wrong += [f"{text} {said}" for text in _about_files(job, work, folder)]
             told = output(session, job)
             if told != {"out": work.out, "err": work.err}:
                 wrong.append(f"job {job}: its log differs: {_brief(told)}")
@@ -82,14 +86,15 @@ def _about_files(job: int, work: Work, folder: Path) -> list[str]:
     expected = {
         home / f"{job}.out": work.out,
         home / f"{job}.err": work.err,
-        home / str(job) / MADE: work.file,
     }
+    if work.made:
+        expected[home / str(job) / MADE] = work.file
     found = [
         f"job {job}: {path.name} differs: {_brief(_text(path))}"
         for path, text in expected.items()
         if _text(path) != text
     ]
-    beside = {path.name for path in (home / str(job)).glob("*")} - {MADE}
+    beside = {path.name for path in (home / str(job)).glob("*")} - {MADE if work.made else ""}
     return found + [f"job {job}: {name} came home too" for name in beside]
 
 

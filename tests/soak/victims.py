@@ -103,10 +103,10 @@ class Killer:
         """Why nobody could learn how this job ended; empty where somebody could."""
         for orphaning in self.orphanings:
             if orphaning.job == job:
-                if orphaning.agent is None or self.alive_at[orphaning.agent] <= ended:
-                    return LEFT_ALONE
                 if orphaning.at_start:
                     return AT_START
+                if orphaning.agent is None or self.alive_at[orphaning.agent] <= ended:
+                    return LEFT_ALONE
         return ""
 
     # --- ways to kill ------------------------------------------------------------------------

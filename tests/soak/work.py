@@ -11,12 +11,14 @@ RAN_THERE = "/home/worker/ran.txt"
 MADE = "made.txt"
 # One write to a file opened for appending: lines of several commands never mix.
 SCRIPT = (
-    'echo "$1" >> "$2"; seq 1 "$3"; echo "err $1" >&2; seq 1 "$4" > made.txt; '
+    'echo "$1" >> "$2"; seq 1 "$3"; echo "err $1" >&2; [ "$4" = 0 ] || seq 1 "$4" > made.txt; '
     'sleep "$5"; echo "$1 ends"; exit "$6"'
 )
 LONGEST_OUTPUT = 20_000
 LARGEST_FILE = 50_000
 LONGEST_PAUSE_S = 4.0
+#: Of so many nothing but what they print comes home; short prints come with the news of the end.
+WITHOUT_FILE = 0.3
 
 
 class Work(NamedTuple):
@@ -67,7 +69,7 @@ def endless_work(random: Random, ran_here: Path) -> Iterator[Work]:
             cluster="local" if here else "lab",
             ran=str(ran_here) if here else RAN_THERE,
             printed=_skewed(random, LONGEST_OUTPUT),
-            made=_skewed(random, LARGEST_FILE),
+            made=_skewed(random, LARGEST_FILE) if random.random() > WITHOUT_FILE else 0,
             pause=random.choice((0.0, random.uniform(0, 0.5), random.uniform(0, LONGEST_PAUSE_S))),
             code=random.choice((0, 0, random.randrange(1, 120))),
         )
