@@ -142,6 +142,32 @@ def test_pure_parts_neither_open_files_nor_print(part: str) -> None:
     assert not calls, "\n".join(["calls that touch the world:", *calls])
 
 
+def test_dialects_of_queues_depend_on_their_arguments_alone() -> None:
+    """A foreign command is a pair of pure functions: one makes it, one parses what it printed."""
+    dialects = [PACKAGE / "backends" / "queue" / "dialect.py"]
+    dialects += PACKAGE.glob("backends/*/dialect.py")
+    dialects += PACKAGE.glob("backends/*/verdicts.py")
+    impure = [
+        f"{named(path)}:{line}: {name}"
+        for path in dialects
+        for line, name in imported_modules(path)
+        if name.split(".")[0] in IMPURE - {"datetime"}
+    ]
+    assert not impure, "\n".join(["impure imports:", *impure])
+
+
+def test_what_any_queue_needs_knows_of_no_particular_one() -> None:
+    """Another queue is another dialect, and nothing else."""
+    kinds = re.compile("slurm|sbatch|squeue|sacct|scancel|scontrol|srun|qsub|qstat|grid", re.I)
+    particular = [
+        f"{named(path)}:{number}: {line.strip()}"
+        for path in python_files(PACKAGE / "backends" / "queue")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if kinds.search(line)
+    ]
+    assert not particular, "\n".join(["words of one queue:", *particular])
+
+
 def test_what_runs_on_machines_needs_only_the_standard_library() -> None:
     """Nothing is installed on a machine, so the agent may import only python3 and itself."""
     foreign = [

@@ -2,19 +2,20 @@
 
 from typing import Any
 
-from towline.backends.slurm.arrays import Limits, grouped, in_turn, is_inside
-from towline.backends.slurm.handed import Handed, by_attempt
+from towline.backends.queue.entries import Limits, grouped, in_turn, is_inside
+from towline.backends.queue.handover import Handover, by_name
+from towline.backends.slurm.dialect import listed_entry
 from towline.probes.slurm import Listed
 
 
-def handed(number: int, **more: Any) -> Handed:
-    return Handed(
+def handed(number: int, **more: Any) -> Handover:
+    return Handover(
         key=f"e-{number}-1",
         job=number,
         attempt=1,
         count=1,
         message=lambda root: {},
-        words=lambda key, root, tasks: [],
+        words=lambda name, root, tasks, at_once: [],
         **more,
     )
 
@@ -68,8 +69,8 @@ def test_full_queue_is_tried_again_after_a_while_though_nothing_of_ours_ended() 
 
 
 def test_tasks_are_known_by_their_array_and_number() -> None:
-    rows = [Listed("12_7", "RUNNING", comment="towline:e-a1"), Listed("13", "PENDING")]
-    assert by_attempt(rows[:1]) == {"e-a1_7": rows[:1]}
+    task = listed_entry(Listed("12_7", "RUNNING", comment="towline:e-a1"))
+    assert by_name([task]) == {"e-a1_7": [task]}
     one = handed(1, array="e-a1", index=7)
     assert one.entry == "e-a1_7"
     assert one.number_in("12") == "12_7"

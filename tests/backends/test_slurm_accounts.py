@@ -8,9 +8,10 @@ import pytest
 from backends.test_slurm_queue import KEY, Cedar, Scene
 from towline.agent.link import Link
 from towline.backends.driver import Driver
-from towline.backends.slurm import watch
-from towline.backends.slurm.commands import Commands
-from towline.backends.slurm.handed import Handed
+from towline.backends.queue import watching
+from towline.backends.queue.commands import Commands
+from towline.backends.queue.handover import Handover
+from towline.backends.slurm.dialect import SlurmDialect
 from towline.model.events import AttemptWaits
 
 FOLDER = f"/home/me/.towline/handed/{KEY}"
@@ -50,11 +51,11 @@ class AccountedScene(Scene):
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("towline.backends.slurm.pace.OFTEN_S", 0.01)
-    monkeypatch.setattr("towline.backends.slurm.pace.SOON_S", 0.01)
-    monkeypatch.setattr(watch, "backoff_s", lambda tries: 0.0)
+    monkeypatch.setattr("towline.backends.queue.pace.OFTEN_S", 0.01)
+    monkeypatch.setattr("towline.backends.queue.pace.SOON_S", 0.01)
+    monkeypatch.setattr(watching, "backoff_s", lambda tries: 0.0)
     for name in ("_SETTLE_S", "_RACE_S", "_FORGOTTEN_S"):
-        monkeypatch.setattr(watch, name, 0.0)
+        monkeypatch.setattr(watching, name, 0.0)
 
 
 def play(story: Any) -> None:
@@ -89,7 +90,7 @@ def test_accounts_that_never_hear_of_an_end_are_not_waited_for_for_ever(
         scene.cedar.accounts = f"7|PENDING|0:0|Unknown|None assigned|{FOLDER}\n"
         await scene.hand_over_and_forget()
         await scene.until(lambda: "have not heard" in scene.reasons[-1])
-        monkeypatch.setattr(watch, "_ACCOUNTS_S", 0.0)
+        monkeypatch.setattr(watching, "_ACCOUNTS_S", 0.0)
         await scene.until(lambda: len(scene.cedar.handed_over) == 2)
 
     play(story)
@@ -108,7 +109,7 @@ def test_account_of_another_job_with_the_same_number_is_not_taken_for_ours() -> 
 def test_job_is_not_handed_over_again_where_the_controller_soon_forgets_what_ended() -> None:
     async def story(scene: AccountedScene) -> None:
         scene.cedar.accounts = ""
-        scene.queue.watch.remembered_s = 0.0
+        scene.queue.watcher.remembered_s = 0.0
         await scene.hand_over_and_forget()
         await scene.until(lambda: scene.ending)
         assert scene.ending.cause == "lost"
@@ -121,7 +122,7 @@ def test_job_that_ran_is_lost_and_never_run_again_when_its_folders_are_gone() ->
     async def story(scene: AccountedScene) -> None:
         scene.cedar.accounts = ""
         never = cast("Any", None)
-        ran = Handed(KEY, 1, 1, 1, never, never, sent=True, claimed=True, started={0})
+        ran = Handover(KEY, 1, 1, 1, never, never, sent=True, claimed=True, started={0})
         scene.queue.want(ran)
         await scene.until(lambda: scene.ending)
         assert scene.ending.cause == "lost"
@@ -134,7 +135,7 @@ def test_job_that_ran_is_lost_and_never_run_again_when_its_folders_are_gone() ->
 def test_many_forgotten_jobs_are_asked_for_in_few_calls() -> None:
     cedar = Accounted()
     cedar.accounts = ""
-    commands = Commands(cast("Driver", None))
+    commands = Commands(cast("Driver", None), SlurmDialect())
     asyncio.run(commands.recall(cast("Link", cedar), [str(n) for n in range(1200)]))
     asyncio.run(commands.recall(cast("Link", cedar), [f"3000_{n}" for n in range(1200)]))
     assert [len(asked.split(",")) for asked in cedar.asked] == [500, 500, 200, 1]

@@ -3,7 +3,7 @@
 import pytest
 
 from towline.backends.slurm.fitting import could_ever_run
-from towline.probes.slurm_nodes import Node
+from towline.probes.nodes import Node
 
 NODES = [
     Node("n1", 4, 4000, {"a100": 2}, partitions=("main", "gpu"), features=("ib",)),

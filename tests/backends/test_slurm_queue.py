@@ -8,9 +8,10 @@ import pytest
 
 from towline.agent.link import Link
 from towline.backends.driver import Driver
-from towline.backends.slurm import watch
-from towline.backends.slurm.handed import Handed
-from towline.backends.slurm.queue import Queue
+from towline.backends.queue import watching
+from towline.backends.queue.handover import Handover
+from towline.backends.queue.queue import Queue
+from towline.backends.slurm.dialect import SlurmDialect
 from towline.errors import Unreachable
 from towline.model.events import AttemptWaits, ProcessEnded
 
@@ -108,6 +109,7 @@ class Scene:
         self.facts: list[Any] = []
         driver = cast("Driver", AccessNode(self.cedar))
         self.queue = Queue(
+            SlurmDialect(),
             "cedar",
             "e",
             driver,
@@ -118,13 +120,13 @@ class Scene:
     def want(self) -> None:
         message = {"key": KEY, "script": "", "order": {}, "specs": [], "argv": ["sbatch"]}
         self.queue.want(
-            Handed(
+            Handover(
                 key=KEY,
                 job=1,
                 attempt=1,
                 count=1,
                 message=lambda root: message,
-                words=lambda key, root, tasks: [],
+                words=lambda name, root, tasks, at_once: [],
             )
         )
 
@@ -148,15 +150,15 @@ class Scene:
     async def until(self, true: Callable[[], Any]) -> None:
         async with asyncio.timeout(20):
             while not true():
-                self.queue.watch.soon()
+                self.queue.watcher.soon()
                 await asyncio.sleep(0.01)
 
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("towline.backends.slurm.pace.OFTEN_S", 0.01)
-    monkeypatch.setattr("towline.backends.slurm.pace.SOON_S", 0.01)
-    monkeypatch.setattr(watch, "_SETTLE_S", 0.0)
+    monkeypatch.setattr("towline.backends.queue.pace.OFTEN_S", 0.01)
+    monkeypatch.setattr("towline.backends.queue.pace.SOON_S", 0.01)
+    monkeypatch.setattr(watching, "_SETTLE_S", 0.0)
 
 
 def play(story: Callable[[Scene], Any], **about: str) -> None:

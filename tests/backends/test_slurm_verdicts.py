@@ -4,17 +4,16 @@ import itertools
 import math
 import random
 
-from towline.backends.slurm.commands import uptime_s
-from towline.backends.slurm.handed import by_attempt
-from towline.backends.slurm.pace import LONGEST_S, OFTEN_S, SELDOM_S, SOON_S, Pace, backoff_s
+from towline.backends.queue.endings import explained, forgotten
+from towline.backends.queue.handover import by_name, leading
+from towline.backends.queue.pace import LONGEST_S, OFTEN_S, SELDOM_S, SOON_S, Pace, backoff_s
+from towline.backends.slurm.dialect import listed_entry, uptime_s
 from towline.backends.slurm.verdicts import (
     ending_by_slurm,
-    explained,
-    forgotten,
     is_certain,
-    leading,
     never_began,
     took_too_much,
+    verdict,
     was_refused,
 )
 from towline.model.job import Ending
@@ -80,14 +79,15 @@ def test_refused_submissions_are_repeated_later_and_later() -> None:
 
 
 def test_part_that_waits_speaks_for_the_whole_job() -> None:
-    parts = [Listed("9", "RUNNING"), Listed("9", "PENDING", "Resources")]
-    assert leading(parts) == parts[1]
-    assert leading([Listed("9", "COMPLETED"), Listed("9", "RUNNING")]) == Listed("9", "RUNNING")
+    waiting = listed_entry(Listed("9", "PENDING", "Resources"))
+    running = listed_entry(Listed("9", "RUNNING"))
+    assert leading([running, waiting]) == waiting
+    assert leading([listed_entry(Listed("9", "COMPLETED")), running]) == running
     assert leading([]) is None
 
 
 def test_unknown_is_never_failed() -> None:
-    assert forgotten(1.0).cause == "lost"
+    assert forgotten("Slurm", 1.0).cause == "lost"
     by_slurm = ending_by_slurm(Listed("1", "COMPLETED", exit_code="0:0"), "", True, 1.0)
     assert (by_slurm.cause, by_slurm.code) == ("lost", None)
     assert "no record" in by_slurm.text
@@ -118,10 +118,11 @@ def test_last_words_of_the_script_are_passed_on() -> None:
 
 def test_stopped_process_keeps_its_record_and_gets_slurms_reason() -> None:
     ending = Ending(signal=15, cause="evicted", text="Slurm stopped it", out_size=7)
-    told = explained(ending, Listed("1", "PREEMPTED"))
+    told = explained(ending, verdict(Listed("1", "PREEMPTED"), "", True, 1.0))
     assert (told.cause, told.signal, told.out_size) == ("evicted", 15, 7)
     assert "another job" in told.text
-    assert explained(ending, Listed("1", "CANCELLED")).cause == "cancelled"
+    cancelled = verdict(Listed("1", "CANCELLED"), "", True, 1.0)
+    assert explained(ending, cancelled).cause == "cancelled"
     assert explained(ending, None) == ending
 
 
@@ -129,9 +130,9 @@ def test_entries_are_told_by_their_comment_or_their_folder() -> None:
     ours = Listed("7", "PENDING", comment="towline:e-1-1", folder="/home/me")
     rewritten = Listed("8", "PENDING", comment="energy=7", folder="/home/me/.towline/handed/e-2-1")
     strange = Listed("7", "RUNNING", comment="", folder="/home/me")
-    found = by_attempt([ours, rewritten, strange])
-    assert found["e-1-1"] == [ours]
-    assert found["e-2-1"] == [rewritten]
+    found = by_name(map(listed_entry, [ours, rewritten, strange]))
+    assert found["e-1-1"] == [listed_entry(ours)]
+    assert found["e-2-1"] == [listed_entry(rewritten)]
 
 
 def test_job_that_slurm_did_not_accept_is_not_in_its_queue() -> None:

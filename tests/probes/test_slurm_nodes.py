@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towline.probes.slurm_nodes import Node, gpus_of, read_nodes
+from towline.probes.nodes import Node
+from towline.probes.slurm_nodes import gpus_of, read_nodes
 
 MIXED = (
     "NodeName=h2 Arch=x86_64 CoresPerSocket=4  CPUAlloc=2 CPUEfctv=4 CPUTot=4 CPULoad=5.94"

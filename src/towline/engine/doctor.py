@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from towline.backends.driver import Driver
-from towline.backends.slurm.commands import SlurmSilent
+from towline.backends.queue.commands import QueueSilent
 from towline.engine.desk import Desk
 from towline.errors import AgentError, HostError, Refused, Unusable
 from towline.model.units import format_duration, format_memory
-from towline.probes.slurm_nodes import Node
+from towline.probes.nodes import Node
 
 Step = dict[str, Any]
 _LITTLE_DISK_MB = 1024
@@ -99,7 +99,7 @@ async def examine_slurm(desk: Desk, cluster: str) -> AsyncIterator[Step]:
     except (HostError, AgentError) as error:
         yield _step("", cluster, "Slurm", False, error.text, "try again")
         return
-    except SlurmSilent as silent:
+    except QueueSilent as silent:
         hint = "is it the cluster's access node, and does `sinfo` answer there?"
         yield _step("", cluster, "Slurm", False, str(silent), hint)
         return

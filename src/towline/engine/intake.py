@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from towline.backends.ahead import Ahead
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
-from towline.backends.slurm.handover import shown_words
+from towline.backends.slurm.dialect import shown_words
 from towline.backends.tasks import Tasks
 from towline.config.load import Configuration
 from towline.config.settings import (

@@ -6,7 +6,7 @@ from typing import Any
 
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
-from towline.backends.slurm.commands import SlurmSilent
+from towline.backends.queue.commands import QueueSilent
 from towline.core.room import at_work
 from towline.core.usage import usage_of
 from towline.engine.ask import cluster_of
@@ -15,7 +15,7 @@ from towline.engine.engine import Engine
 from towline.engine.intake import Intake
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.machine import Machine
-from towline.probes.slurm_nodes import Node
+from towline.probes.nodes import Node
 
 View = dict[str, Any]
 #: How long a look at the machines waits for one; and for one that did not answer before.
@@ -82,7 +82,7 @@ class WhatsFree:
             return [access]
         try:
             nodes = await self.clusters.slurm.nodes(driver.name)
-        except (HostError, AgentError, SlurmSilent) as error:
+        except (HostError, AgentError, QueueSilent) as error:
             return [access | {"state": "offline", "reason": str(error)}]
         jobs = self._jobs_by_node(driver.name)
         return [_node(node, driver, jobs.get(node.name, [])) for node in nodes]

@@ -337,11 +337,6 @@ def is_not_now(error: str) -> bool:
     return any(sign in text for sign in _NOT_NOW)
 
 
-def was_killed(code: int) -> bool:
-    """It ended by a signal, or a shell around it says so: it may have done its work before."""
-    return code < 0 or 128 < code <= 128 + 64
-
-
 def is_full(error: str) -> bool:
     text = error.lower().replace(" ", "")
     return any(sign.replace(" ", "") in text for sign in _FULL)

@@ -2,29 +2,13 @@
 
 import re
 
-from msgspec import Struct
+from towline.probes.nodes import Node
 
 #: What a node may be besides what it does: flags behind a `+`, and signs behind its state.
 _DOWN = frozenset({"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "UNKNOWN", "FUTURE"})
 _CLOSED = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "RESERVED", "REBOOT", "BLOCKED"})
 _SIGNS = "*~#!%$@^-"
 _UNKNOWN = frozenset({"", "(null)", "N/A"})
-
-
-class Node(Struct, frozen=True):
-    name: str
-    cpus: int
-    mem_mb: int
-    #: Kind of GPU -> how many; the kind is empty where the site names none.
-    gpus: dict[str, int] = {}
-    cpus_free: int = 0
-    mem_free_mb: int = 0
-    gpus_free: dict[str, int] = {}
-    #: Why nothing starts on it, and why nothing can run on it; empty when that is not so.
-    closed: str = ""
-    down: str = ""
-    partitions: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
 
 
 def node_words() -> list[str]:

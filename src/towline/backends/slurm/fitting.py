@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from towline.errors import UsageError
 from towline.model.units import parse_memory_mb
-from towline.probes.slurm_nodes import Node
+from towline.probes.nodes import Node
 
 _NAMES = re.compile(r"[\w.-]+(,[\w.-]+)*\Z")
 _GPU = re.compile(r"(?:gpu[:=])?(?:(?P<kind>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)\Z")

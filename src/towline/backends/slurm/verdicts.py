@@ -4,24 +4,19 @@ The files of the runner are the truth and Slurm's word comes second; where neith
 lost, never failed.
 """
 
-from msgspec.structs import replace
-
-from towline.backends.slurm.handover import NO_PYTHON, NOT_SHARED
+from towline.backends.queue.dialect import Verdict
+from towline.backends.queue.job_script import NO_PYTHON, NOT_SHARED
 from towline.model.job import Ending
-from towline.probes.slurm import ENDED, WAITING, Listed
+from towline.probes.slurm import ENDED, Listed
 
-#: The cause that a runner records when it was stopped and does not know why.
-EVICTED = "evicted"
 #: As Slurm says it that the node could not write a job's output where it was told to.
 _NO_OUTPUT = "0:53"
-#: Why a job that goes on after its time limit is in the queue again.
-TIME_WAS_OVER = "its time limit came"
 #: As the accounts say of an earlier run why it was not the last.
 _TAKEN_BACK = {
     "NODE_FAIL": "its node failed",
     "BOOT_FAIL": "its node could not be started",
     "PREEMPTED": "Slurm gave its place to another job",
-    "TIMEOUT": TIME_WAS_OVER,
+    "TIMEOUT": "its time limit came",
     "REQUEUED": "somebody, or the site, had it requeued",
 }
 #: Ends that are no fault of the job: one that had not begun can begin elsewhere.
@@ -36,25 +31,23 @@ _CAUSES = {
 }
 
 
-def leading(listed: list[Listed]) -> Listed | None:
-    """Of the parts of a heterogeneous job, the one that says most about the whole."""
-    waiting = [one for one in listed if one.state in WAITING]
-    alive = [one for one in listed if one.state not in ENDED]
-    return next(iter(waiting or alive or listed), None)
-
-
-def is_waiting(listed: Listed) -> bool:
-    return listed.state in WAITING
+def verdict(listed: Listed, said: str, claimed: bool, now: float) -> Verdict:
+    """What the end of an entry means for the attempt that it was to run."""
+    return Verdict(
+        ending_by_slurm(listed, said, claimed, now),
+        certain=is_certain(listed),
+        killed=took_too_much(said),
+        not_begun=ENDED[listed.state] if never_began(listed) else "",
+        cancelled=listed.state == "CANCELLED",
+        cause=_CAUSES.get(listed.state, ""),
+        reason=ENDED.get(listed.state, ""),
+    )
 
 
 def why_taken_back(states: list[str], node_is_down: bool) -> str:
     """Why Slurm starts a job again by itself; empty where nothing tells."""
     told = next((_TAKEN_BACK[state] for state in reversed(states) if state in _TAKEN_BACK), "")
     return _TAKEN_BACK["NODE_FAIL"] if node_is_down else told
-
-
-def has_ended(listed: Listed) -> bool:
-    return listed.state in ENDED
 
 
 def was_refused(listed: Listed) -> bool:
@@ -100,14 +93,6 @@ def _trouble_of_the_node(listed: Listed) -> str:
     return "there is no python3 on its node" if code == str(NO_PYTHON) else ""
 
 
-def explained(ending: Ending, listed: Listed | None) -> Ending:
-    """The end of a process that Slurm stopped, with Slurm's own word for it."""
-    why = ENDED.get(listed.state, "") if listed is not None else ""
-    if listed is None or not why:
-        return ending
-    return replace(ending, cause=_CAUSES.get(listed.state, ending.cause), text=why)
-
-
 def _unexplained(listed: Listed) -> str:
     code, _, signal = listed.exit_code.partition(":")
     how = f" with exit code {code}" if code not in ("", "0") else ""
@@ -118,8 +103,3 @@ def _unexplained(listed: Listed) -> str:
 def _last_words(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return lines[-1][:200] if lines else ""
-
-
-def forgotten(now: float) -> Ending:
-    text = "Slurm knows nothing of it any more, and there is no record of how it ended"
-    return Ending(cause="lost", text=text, ended=now)

@@ -1,4 +1,4 @@
-"""How often a Slurm is asked. Pure but for the chance that keeps many users apart."""
+"""How often a queue is asked. Pure but for the chance that keeps many users apart."""
 
 import math
 import random

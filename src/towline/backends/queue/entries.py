@@ -1,15 +1,15 @@
-"""Which attempts go into Slurm's queue together, and how many at a time. Pure.
+"""Which attempts go into a queue together, and how many at a time. Pure.
 
 Jobs of a batch that differ only in what they run become the tasks of one array. A site limits how
 long an array may be and how many jobs a user may have in the queue: the first is known beforehand,
-the second shows when sbatch refuses, and then the queue is refilled as it drains.
+the second shows when a submission is refused, and then the queue is refilled as it drains.
 """
 
 from collections.abc import Iterable
 
 from msgspec import Struct
 
-from towline.backends.slurm.handed import Handed
+from towline.backends.queue.handover import Handover
 
 #: Longer arrays gain nothing, and whatever is done with one takes longer.
 _LONGEST = 1000
@@ -17,10 +17,10 @@ _LONGEST = 1000
 _PARTS = 4
 
 
-class Entry(Struct):
-    """What one call of sbatch puts into the queue."""
+class Submission(Struct):
+    """What one submission puts into the queue."""
 
-    members: list[Handed]
+    members: list[Handover]
     #: The name of an array; empty for a job that goes alone.
     array: str = ""
     #: So many of its tasks run at a time; 0: as many as there is room for.
@@ -28,7 +28,7 @@ class Entry(Struct):
 
 
 class Limits:
-    """How many attempts may be offered to one Slurm at a time."""
+    """How many attempts may be offered to one queue at a time."""
 
     def __init__(self) -> None:
         #: The longest array that the site takes; 0: it takes none.
@@ -70,24 +70,26 @@ class Limits:
         return self._full_until
 
 
-def grouped(some: Iterable[Handed]) -> dict[str, list[Handed]]:
+def grouped(some: Iterable[Handover]) -> dict[str, list[Handover]]:
     """Those that may share an array; what was in one array before stays together."""
-    found: dict[str, list[Handed]] = {}
-    for handed in some:
-        found.setdefault(handed.array or handed.group, []).append(handed)
+    found: dict[str, list[Handover]] = {}
+    for handover in some:
+        found.setdefault(handover.array or handover.group, []).append(handover)
     return found
 
 
-def is_inside(handed: Handed) -> bool:
-    """It is in Slurm's hands, or on its way there, or may be."""
-    may_be = handed.sent and handed.array
-    return bool(handed.id or handed.asking or handed.claimed or may_be) and not handed.is_over
+def is_inside(handover: Handover) -> bool:
+    """Whether it may occupy a place in the queue, even if the answer to its submission was lost."""
+    may_be = handover.sent and handover.array
+    return (
+        bool(handover.id or handover.asking or handover.claimed or may_be) and not handover.is_over
+    )
 
 
-def in_turn(handed: Handed, there: int) -> int:
+def in_turn(handover: Handover, there: int) -> int:
     """How many of its batch may run besides those that are there; 0: it has to wait for them.
 
     A next array is sent when half of those have ended that may run at a time: never too many run,
     and those that take long do not keep all others waiting.
     """
-    return 0 if there > handed.at_once // 2 else handed.at_once - there
+    return 0 if there > handover.at_once // 2 else handover.at_once - there

@@ -1,4 +1,4 @@
-"""Into Slurm's queue: by one call of sbatch for a job, or for many of a batch as one array."""
+"""Submitting: a job alone, or many of a batch as one array."""
 
 import asyncio
 import secrets
@@ -9,30 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 from towline.agent.link import Link
 from towline.backends.outbox import snapshot_failure
-from towline.backends.slurm.arrays import Entry, Limits, grouped, in_turn, is_inside
-from towline.backends.slurm.handed import Handed
-from towline.backends.slurm.pace import backoff_s
+from towline.backends.queue.commands import was_killed
+from towline.backends.queue.dialect import Refusal
+from towline.backends.queue.entries import Limits, Submission, grouped, in_turn, is_inside
+from towline.backends.queue.handover import Handover
+from towline.backends.queue.pace import backoff_s
 from towline.errors import HostError
 from towline.model.job import Ending
-from towline.probes.slurm import complaint, is_full, is_passing, read_ticket, spans, was_killed
 
 if TYPE_CHECKING:
-    from towline.backends.slurm.queue import Queue
+    from towline.backends.queue.queue import Queue
 
-#: Calls of sbatch at the same time.
+#: Submissions at the same time.
 _AT_ONCE = 4
 _SETTLING_S = 5.0
 #: Most attempts written down by one message.
 _MANY = 200
 
 
-class Sending:
-    """Attempts of one queue that Slurm does not have yet."""
+class Submitter:
+    """Attempts that one queue does not have yet."""
 
     def __init__(self, queue: "Queue") -> None:
         self.queue = queue
         self.limits = Limits()
-        self._offered: dict[str, Handed] = {}
+        self._offered: dict[str, Handover] = {}
         self._calls = asyncio.Semaphore(_AT_ONCE)
         self._due: asyncio.Handle | None = None
         #: Arrays that are being handed over.
@@ -40,9 +41,9 @@ class Sending:
         #: array -> how many of its tasks may run at a time, where there is a limit.
         self._widths: dict[str, int] = {}
 
-    def offer(self, some: Iterable[Handed]) -> None:
+    def offer(self, some: Iterable[Handover]) -> None:
         """Hand these over, with whatever else is offered in the same moment."""
-        self._offered.update((handed.key, handed) for handed in some)
+        self._offered.update((handover.key, handover) for handover in some)
         self.again()
 
     def again(self) -> None:
@@ -64,11 +65,12 @@ class Sending:
         self._offered = {}
         if link is None:
             return  # all is offered again when the channel is open
+        first = self.queue.dialect.first_task
         for entry in self._entries([one for one in offered.values() if self._may_go(one)]):
-            for index, handed in enumerate(entry.members):
-                handed.asking = True
-                if not entry.array or handed.array != entry.array:
-                    handed.array, handed.index = entry.array, index
+            for index, handover in enumerate(entry.members):
+                handover.asking = True
+                if not entry.array or handover.array != entry.array:
+                    handover.array, handover.index = entry.array, first + index
             self._under_way.update({entry.array} - {""})
             self.queue.tasks.spawn(
                 self._submit(link, entry),
@@ -78,14 +80,14 @@ class Sending:
             self.limits.all_sent()
         self._widen(link)
 
-    def _may_go(self, handed: Handed) -> bool:
-        return self._is_wanted(handed) and not handed.asking
+    def _may_go(self, handover: Handover) -> bool:
+        return self._is_wanted(handover) and not handover.asking
 
-    def _is_wanted(self, handed: Handed) -> bool:
-        known = self.queue.wanted.get(handed.key) is handed
-        return known and not (handed.stop or handed.id or handed.claimed)
+    def _is_wanted(self, handover: Handover) -> bool:
+        known = self.queue.wanted.get(handover.key) is handover
+        return known and not (handover.stop or handover.id or handover.claimed)
 
-    def _entries(self, some: list[Handed]) -> list[Entry]:
+    def _entries(self, some: list[Handover]) -> list[Submission]:
         shared = [one for one in some if one.group and self.limits.site]
         found = [entry for group in grouped(shared).values() for entry in self._arrays(group)]
         there = Counter(one.batch for one in self.queue.wanted.values() if is_inside(one))
@@ -96,11 +98,11 @@ class Sending:
                 self._hold([one])
                 continue
             there[one.batch] += 1
-            found.append(Entry([one]))
+            found.append(Submission([one]))
         return found
 
-    def _arrays(self, some: list[Handed]) -> list[Entry]:
-        """Those of one group as arrays; who has to wait stays here."""
+    def _arrays(self, some: list[Handover]) -> list[Submission]:
+        """Split a group into arrays of allowed size; hold back the rest."""
         most, at_once = self.limits.most(time.time()), 0
         stepwise = self.limits.is_narrow or some[0].at_once > 0
         if some[0].at_once:
@@ -112,25 +114,27 @@ class Sending:
             self._hold(some)
             return []
         if some[0].array and len(some) <= most:
-            return [Entry(some, some[0].array, at_once)]
+            return [Submission(some, some[0].array, at_once)]
         parts = [some[at : at + most] for at in range(0, len(some), most)]
         if stepwise:
             self._hold([one for part in parts[1:] for one in part])
             parts = parts[:1]
-        return [Entry(part, self._new_name(), at_once) for part in parts]
+        return [Submission(part, self._new_name(), at_once) for part in parts]
 
-    def _hold(self, some: list[Handed]) -> None:
-        self._offered.update((handed.key, handed) for handed in some)
-        for handed in some:
-            if not handed.reason:
-                self.queue.tell(handed, "others of its batch are before it in Slurm's queue")
+    def _hold(self, some: list[Handover]) -> None:
+        self._offered.update((handover.key, handover) for handover in some)
+        for handover in some:
+            if not handover.reason:
+                self.queue.tell(
+                    handover, f"others of its batch are before it in {self.queue.title}'s queue"
+                )
 
     def _new_name(self) -> str:
         return f"{self.queue.engine_id}-a{secrets.token_hex(6)}"
 
     def _widen(self, link: Link) -> None:
         """The last array of a batch may use what the ones before it used."""
-        alive: dict[str, dict[str, Handed]] = {}
+        alive: dict[str, dict[str, Handover]] = {}
         for one in self.queue.wanted.values():
             if one.at_once and one.array and one.id and not one.is_over:
                 alive.setdefault(one.batch, {})[one.array] = one
@@ -138,42 +142,41 @@ class Sending:
             array, one = next(iter(arrays.items()))
             if len(arrays) == 1 and self._widths.get(array) != one.at_once:
                 self._widths[array] = one.at_once
-                number = one.id.partition("_")[0]
-                words = ["scontrol", "update", f"JobId={number}"]
-                words.append(f"ArrayTaskThrottle={one.at_once}")
-                calling = self.queue.commands.call(link, words)
-                self.queue.tasks.spawn(calling, lambda error: None)  # it is only slower then
+                words = self.queue.dialect.throttle_words(one.id, one.at_once)
+                if words is not None:
+                    calling = self.queue.commands.call(link, words)
+                    self.queue.tasks.spawn(calling, lambda error: None)  # it is only slower then
 
     # --- over there --------------------------------------------------------------------------
 
-    async def _submit(self, link: Link, entry: Entry) -> None:
+    async def _submit(self, link: Link, entry: Submission) -> None:
         everybody = entry.members
         try:
             async with self._calls:
                 answer = await self._hand_over(link, entry)
         except HostError:
-            # Found again, or sent, when the channel is open; sbatch may be at it this moment.
-            for handed in everybody:
-                handed.not_before = time.time() + _SETTLING_S
+            # Found again, or sent, when the channel is open; the command may be at it this moment.
+            for handover in everybody:
+                handover.not_before = time.time() + _SETTLING_S
             return
         finally:
             self._under_way.discard(entry.array)
-            for handed in everybody:
-                handed.asking = False
+            for handover in everybody:
+                handover.asking = False
             self.again()
         if answer is not None:
             self._answered(entry, answer)
 
-    async def _hand_over(self, link: Link, entry: Entry) -> dict[str, Any] | None:
-        """What sbatch said; None when nobody is left to be handed over."""
-        snapshots = dict.fromkeys(s for handed in entry.members for s in handed.snapshots)
+    async def _hand_over(self, link: Link, entry: Submission) -> dict[str, Any] | None:
+        """What the command said; None when nobody is left to be handed over."""
+        snapshots = dict.fromkeys(s for handover in entry.members for s in handover.snapshots)
         await self.queue.driver.bring(link, tuple(snapshots))
         # Some may have been stopped while the files were on their way.
-        entry.members = [handed for handed in entry.members if self._is_wanted(handed)]
+        entry.members = [handover for handover in entry.members if self._is_wanted(handover)]
         if not entry.members:
             return None
-        for handed in entry.members:
-            handed.sent = True
+        for handover in entry.members:
+            handover.sent = True
         root, first = link.hello["root"], entry.members[0]
         if entry.array:
             message = await self._prepare(link, entry, root)
@@ -182,7 +185,7 @@ class Sending:
         answer, _ = await link.ask("hand_over", login=self.queue.commands.login, **message)
         return answer
 
-    async def _prepare(self, link: Link, entry: Entry, root: str) -> dict[str, Any]:
+    async def _prepare(self, link: Link, entry: Submission, root: str) -> dict[str, Any]:
         """Have all tasks of an array written down; the message that hands it over."""
         members = entry.members
         for at in range(0, len(members), _MANY):
@@ -190,61 +193,62 @@ class Sending:
             tasks = {str(one.index): one.message(root)["specs"][0] for one in part}
             await link.ask("prepare_handed", array=entry.array, tasks=tasks)
         asked = members[0].message(root)
-        numbers = spans(one.index for one in members)
-        numbers += f"%{entry.at_once}" if entry.at_once else ""
+        indexes = [one.index for one in members]
         return {
             "key": entry.array,
             "script": asked["script"],
             "order": {**asked["order"], "array": True},
             "specs": [],
             "tasks": {str(one.index): one.key for one in members},
-            "argv": members[0].words(entry.array, root, numbers),
+            "argv": members[0].words(entry.array, root, indexes, entry.at_once),
         }
 
     # --- what came of it ---------------------------------------------------------------------
 
-    def _answered(self, entry: Entry, answer: dict[str, Any]) -> None:
-        ticket, error, code = read_ticket(answer["out"]), answer["err"], answer["code"]
-        killed = was_killed(code)
-        if ticket:
+    def _answered(self, entry: Submission, answer: dict[str, Any]) -> None:
+        dialect, error = self.queue.dialect, answer["err"]
+        if ticket := dialect.read_ticket(answer["out"]):
             self._accepted(entry, ticket)
-        elif code == 127:
-            there = self.queue.driver.name
-            text = f"there is no sbatch on {there}: is it the cluster's access node?"
+            return
+        refusal, killed = dialect.refusal(answer, bool(entry.array)), was_killed(answer["code"])
+        if refusal is Refusal.MISSING:
+            there, command = self.queue.driver.name, dialect.submit_command
+            text = f"there is no {command} on {there}: is it the cluster's access node?"
             self._end(entry.members, "refused", text)
-        elif entry.array and is_full(error):
+        elif entry.array and refusal is Refusal.FULL:
             self._full(entry, error, certain=not killed)
-        elif is_passing(error) or is_full(error) or killed:
+        elif refusal in (Refusal.PASSING, Refusal.FULL) or killed:
             self._later(entry, error)
-        elif entry.array and "array" in error.lower():
+        elif refusal is Refusal.NO_ARRAYS:
             self.limits.learn(0)
             self._loosen(entry)
         else:
-            self._end(entry.members, "refused", f"Slurm refused it: {complaint(error)}")
+            text = f"{self.queue.title} refused it: {dialect.complaint(error)}"
+            self._end(entry.members, "refused", text)
 
-    def _accepted(self, entry: Entry, ticket: str) -> None:
-        for handed in entry.members:
+    def _accepted(self, entry: Submission, ticket: str) -> None:
+        for handover in entry.members:
             # Meanwhile another entry may have shown that it runs it.
-            handed.id = handed.id or handed.number_in(ticket)
-            handed.known_at, handed.vanished = time.time(), False
-            self.queue.enter(handed, number=handed.id)
-            self.queue.tell(handed, "in Slurm's queue")
+            handover.id = handover.id or handover.number_in(ticket)
+            handover.known_at, handover.vanished = time.time(), False
+            self.queue.enter(handover, number=handover.id)
+            self.queue.tell(handover, f"in {self.queue.title}'s queue")
         if entry.array:
             self.limits.accepted()
         if entry.at_once:
             self._widths[entry.array] = entry.at_once
-        self.queue.watch.soon()
-        self.queue.cancel_soon([handed for handed in entry.members if handed.stop])
+        self.queue.watcher.soon()
+        self.queue.cancel_soon([handover for handover in entry.members if handover.stop])
 
-    def _later(self, entry: Entry, error: str) -> None:
+    def _later(self, entry: Submission, error: str) -> None:
         tries = entry.members[0].tries + 1
-        pause_s = backoff_s(tries)
-        for handed in entry.members:
-            handed.tries, handed.not_before = tries, time.time() + pause_s
-            self.queue.tell(handed, f"Slurm does not take it now: {complaint(error)}")
-        self.queue.watch.soon()
+        pause_s, text = backoff_s(tries), self.queue.dialect.complaint(error)
+        for handover in entry.members:
+            handover.tries, handover.not_before = tries, time.time() + pause_s
+            self.queue.tell(handover, f"{self.queue.title} does not take it now: {text}")
+        self.queue.watcher.soon()
 
-    def _full(self, entry: Entry, error: str, certain: bool) -> None:
+    def _full(self, entry: Submission, error: str, certain: bool) -> None:
         """There is no room for so many: try fewer, and go on when others have ended."""
         there = sum(map(is_inside, self.queue.wanted.values()))
         now, pause_s = time.time(), backoff_s(self.limits.tries)
@@ -252,22 +256,23 @@ class Sending:
         if not certain:
             self._later(entry, error)
             return
-        for handed in entry.members:
-            self.queue.tell(handed, f"Slurm does not take more now: {complaint(error)}")
+        text = self.queue.dialect.complaint(error)
+        for handover in entry.members:
+            self.queue.tell(handover, f"{self.queue.title} does not take more now: {text}")
         self._loosen(entry)
         asyncio.get_running_loop().call_later(max(0.0, until - now), self.again)
 
-    def _loosen(self, entry: Entry) -> None:
+    def _loosen(self, entry: Submission) -> None:
         """It certainly did not become an array: who was in it may go in another, or alone."""
-        for handed in entry.members:
-            handed.array, handed.vanished = "", True
+        for handover in entry.members:
+            handover.array, handover.vanished = "", True
         self.offer(entry.members)
 
-    def _give_up(self, entry: Entry, error: Exception) -> None:
+    def _give_up(self, entry: Submission, error: Exception) -> None:
         """They could not be handed over, so each of them ends with the reason."""
-        for handed in entry.members:
-            self.queue.end_all(handed, snapshot_failure(error))
+        for handover in entry.members:
+            self.queue.end_all(handover, snapshot_failure(error))
 
-    def _end(self, some: Iterable[Handed], cause: str, text: str) -> None:
-        for handed in some:
-            self.queue.end_all(handed, Ending(cause=cause, text=text, ended=time.time()))
+    def _end(self, some: Iterable[Handover], cause: str, text: str) -> None:
+        for handover in some:
+            self.queue.end_all(handover, Ending(cause=cause, text=text, ended=time.time()))

@@ -1,0 +1,168 @@
+"""The backend for clusters with a queue of their own: hand jobs over, and follow them there."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from towline.backends.base import Report
+from towline.backends.beside import run_beside
+from towline.backends.machines import Machines
+from towline.backends.queue import asking
+from towline.backends.queue.dialect import Dialect
+from towline.backends.queue.handover import Handover
+from towline.backends.queue.job_script import group_of, handover_key, message, queueing
+from towline.backends.queue.queue import Queue
+from towline.errors import NotFound
+from towline.model.events import ProcessEnded
+from towline.model.grammar import parse_request
+from towline.model.job import Ending, Job, Queueing, State, key_of
+from towline.model.request import Request
+from towline.probes.nodes import Node
+
+
+def _runs(job: Job) -> bool:
+    """Whether all its processes were seen to run, by an earlier Engine perhaps."""
+    return job.state in (State.RUNNING, State.STOPPING) and job.started is not None
+
+
+class QueueBackend:
+    """Every queue of one kind that the Engine knows.
+
+    The channels to their access nodes are those of `machines`.
+    """
+
+    queues_itself = True
+
+    def __init__(
+        self, dialect: Dialect, engine_id: str, report: Report, machines: Machines
+    ) -> None:
+        self.dialect = dialect
+        self.engine_id = engine_id
+        self.report = report
+        self.machines = machines
+        self.queues: dict[str, Queue] = {}
+
+    def join(self, cluster: str) -> Queue:
+        """Use the machine of this name as the access node of a cluster."""
+        if cluster not in self.queues:
+            driver = self.machines.drivers[cluster]
+            self.queues[cluster] = Queue(
+                self.dialect, cluster, self.engine_id, driver, self.report, self._is_wanted
+            )
+        return self.queues[cluster]
+
+    def leave(self, cluster: str) -> None:
+        if queue := self.queues.pop(cluster, None):
+            queue.close()
+
+    def _is_wanted(self, key: str) -> bool:
+        return any(key in queue.wanted for queue in self.queues.values())
+
+    def close(self) -> None:
+        for queue in self.queues.values():
+            queue.close()
+
+    # --- starting and stopping ---------------------------------------------------------------
+
+    def start(self, job: Job, request: Request) -> None:
+        self._want(job, request, again=False)
+
+    def find_again(self, job: Job, request: Request) -> None:
+        self._want(job, request, again=True)
+
+    def _want(self, job: Job, request: Request, again: bool) -> None:
+        assert job.attempt is not None
+        queue = self.queues.get(job.spec.cluster)
+        attempt = job.attempt
+        if queue is None:
+            text = f"the cluster {job.spec.cluster} is not known any more"
+            for rank in range(request.process_count):
+                ending = Ending(cause="lost", text=text)
+                self.report(ProcessEnded(job.id, attempt.number, rank, ending))
+            return
+        queue.want(
+            Handover(
+                key=handover_key(self.engine_id, job),
+                job=job.id,
+                attempt=attempt.number,
+                count=request.process_count,
+                message=lambda root: message(self.dialect, self.engine_id, job, request, root),
+                words=lambda name, root, tasks, at_once: self.dialect.submit_words(
+                    job, name, root, tasks, at_once
+                ),
+                batch=job.spec.batch,
+                group=group_of(self.dialect, job, request),
+                at_once=queueing(job).at_once,
+                snapshots=tuple(filter(None, (job.spec.snapshot, job.spec.keep))),
+                sent=again,
+                claimed=_runs(job),
+                started=set(range(request.process_count)) if _runs(job) else set(),
+                ended=set(attempt.endings),
+                stop=job.stop_asked,
+            )
+        )
+
+    def stop(self, job: Job, now: bool = False) -> None:
+        if queue := self.queues.get(job.spec.cluster):
+            queue.stop(handover_key(self.engine_id, job), now)
+
+    def conclude(self, job: Job) -> None:
+        if queue := self.queues.get(job.spec.cluster):
+            queue.conclude(handover_key(self.engine_id, job))
+
+    def standing(self, job: Job) -> dict[str, Any]:
+        """Where a job that waits stands in its queue, as far as that is known."""
+        queue = self.queues.get(job.spec.cluster)
+        if queue is None or job.attempt is None or job.state.final:
+            return {}
+        handover = queue.wanted.get(handover_key(self.engine_id, job))
+        return handover.standing() if handover and not handover.started else {}
+
+    # --- looking into a job: its files are seen from the access node --------------------------
+
+    def sending(self, job: Job) -> tuple[int, int] | None:
+        return self.machines.sending(job)
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        return await self.machines.read_log(job, rank, stream, offset, wait)
+
+    def printed(self, job: Job, rank: int, stream: str, offset: int) -> AsyncIterator[bytes]:
+        return self.machines.printed(job, rank, stream, offset)
+
+    async def file_operation(
+        self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        return await self.machines.file_operation(job, rank, op, blob, **fields)
+
+    async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
+        """Run a command in the job's allocation, in the folder of one of its processes."""
+        link = await self.machines.tunnel(job, rank)
+        queue = self.queues[job.spec.cluster]
+        handover = queue.wanted.get(handover_key(self.engine_id, job))
+        if not handover or not handover.id or job.attempt is None or job.state.final:
+            raise NotFound(
+                f"job {job.id} does not run now, so nothing can run beside it",
+                hint=f"tow ls {job.id} and tow pull {job.id} show its files",
+            )
+        key = key_of(self.engine_id, job.id, job.attempt, rank)
+        number = await queue.commands.beside_number(link, handover.id)
+        node = job.attempt.nodes.get(rank, "") if len(job.attempt.placement) > 1 else ""
+        request = parse_request(job.spec.request)
+        beside = self.dialect.beside_words(number, request, rank, node)
+        async for item in run_beside(link, key, [*beside, *argv]):
+            yield item
+
+    # --- what it could do --------------------------------------------------------------------
+
+    async def check_possible(self, cluster: str, wish: Queueing) -> str:
+        """What the queue says to such a job; Impossible if it could never run there."""
+        return await asking.check_possible(self.queues[cluster], wish)
+
+    async def nodes(self, cluster: str) -> list[Node]:
+        """List its nodes; QueueSilent where it gives no answer."""
+        return await asking.list_nodes(self.queues[cluster])
+
+    async def about(self, cluster: str) -> tuple[str, list[Node]]:
+        """Which queue it is, in a line, and its nodes; QueueSilent where it gives no answer."""
+        return await asking.about(self.queues[cluster])
