@@ -44,6 +44,8 @@ class Channel:
         self.link: Link | None = None
         #: The one that is just being connected.
         self.dialled: Link | None = None
+        #: Set once the machine was called for the first time, whether it answers or not.
+        self.called = asyncio.Event()
         self.error: HostError | None = None
         #: When it last went up or down.
         self.since = time.time()
@@ -162,6 +164,7 @@ class Channel:
     async def _dial(self) -> Link:
         self._broken.clear()
         self.dialled = link = await Link.dial(self.host, self._root, self._received, self._closed)
+        self.called.set()
         try:
             self._begin(link)
             await link.greeted()
@@ -211,6 +214,7 @@ class Channel:
             self.since = time.time()
         self.link, self.error, self._greeted = None, error, False
         self._failed = self._dials
+        self.called.set()
         self._down(error)
         self._tried.set()
 

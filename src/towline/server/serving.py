@@ -5,6 +5,7 @@ It serves a unix socket that only its user can open, and goes after long with no
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import shutil
@@ -30,6 +31,8 @@ from towline.store.store import Store
 log = logging.getLogger("towline")
 
 _LOOK_HOME_S = 5.0
+#: So long one waits until the programs that call machines are started.
+_CALL_S = 0.1
 _MOST_LOG = 8 * 1024 * 1024
 
 
@@ -91,10 +94,12 @@ async def _serve(paths: Paths, lock: int, first: First | None) -> None:
     loop_task = asyncio.create_task(engine.run(), name="engine")
     await desk.open()
     if first is not None:
-        _connect_soon(desk, first)
+        await _call_machines(desk, first)
     going = asyncio.Event()
     # Meanwhile machines are being connected: what serves takes as long to be read as all the rest.
     server = await asyncio.to_thread(_server, desk, going)
+    gc.freeze()
+    gc.enable()
     listener = _bind(paths)
     _write_pid(paths)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -125,12 +130,15 @@ async def _serve(paths: Paths, lock: int, first: First | None) -> None:
         await desk.close()
 
 
-def _connect_soon(desk: Desk, first: First) -> None:
+async def _call_machines(desk: Desk, first: First) -> None:
     """Call the machines of the cluster that the first job is for."""
     try:
-        desk.intake.join(first.folder, first.cluster or None)
+        _, drivers = desk.intake.join(first.folder, first.cluster or None)
     except (TowlineError, OSError):
-        pass  # whoever asks for the job is told
+        return  # whoever asks for the job is told
+    # What is done next keeps this process busy, so it lets those go first that are to be called.
+    calls = [driver.channel.called.wait() for driver in drivers]
+    await asyncio.wait([asyncio.ensure_future(asyncio.gather(*calls))], timeout=_CALL_S)
 
 
 def _server(desk: Desk, going: asyncio.Event) -> Any:
