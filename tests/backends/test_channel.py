@@ -32,7 +32,9 @@ def a_link() -> SimpleNamespace:
     async def greeted() -> None:
         pass
 
-    return SimpleNamespace(closed=False, close=lambda: None, spoke_nonsense=False, greeted=greeted)
+    return SimpleNamespace(
+        closed=False, close=lambda: None, spoke_nonsense=False, greeted=greeted, heard_at=0.0
+    )
 
 
 def a_channel() -> Channel:

@@ -70,16 +70,17 @@ def test_a_host_cut_off_and_back_loses_nothing_and_nobody_does_anything(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("words", [["log"], ["ls"]])
+@pytest.mark.parametrize("words", [["log"], ["ls"], ["pull", "."], ["push", "."]])
 def test_whoever_asks_a_machine_that_is_cut_off_is_told_so_at_once(
     hosts: Hosts, tow: Tow, words: list[str]
 ) -> None:
     configure(tow, "h1")
+    (tow.folder / "file").write_text("for a push")
     number = submit(tow, "-c", "lab", "sh", "-c", COUNTING)
     wait_for(tow, number, "running")
     wait_until(lambda: lines_printed(hosts, "h1") > 0)
     hosts.cut("h1")
-    asking = tow.popen(*words, str(number))
+    asking = tow.popen(words[0], str(number), *words[1:])
     assert asking.stderr is not None
     said = asking.stderr.readline()
     assert re.fullmatch(r"h1 does not answer since \d\d:\d\d:\d\d; trying\n", said)

@@ -259,3 +259,30 @@ def test_output_that_came_with_the_news_of_the_end_is_not_asked_for(
         engine.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_who_follows_a_job_is_told_how_far_its_results_are(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        engine = Engine(Store(str(tmp_path / "store.db")))
+        backend = engine.backend = Unasked(engine.report)
+        turning = asyncio.create_task(engine.run())
+        engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
+        [number] = await engine.submit(
+            [JobSpec(argv=("true",), cluster="lab", owner="me", request="[]")]
+        )
+        await engine.job_where(number, lambda job: job.state is State.RUNNING)
+        now = time.time()
+        engine.report(ProcessEnded(number, 1, 0, Ending(code=0, started=now, ended=now, made=1)))
+        job = await engine.job_where(number, lambda job: job.state.final)
+        told: list[dict[str, int]] = []
+        follower = Follower(engine, backend, number, {}, ("out",), coming=lambda job: (1, 4))
+        async for header, _ in follower.frames():
+            if "progress" in header:
+                told.append(header["progress"])
+                if len(told) == 2:
+                    await engine.note_results(job, "/home/me/job_results/1")
+        assert told[0] == told[1] == {"done": 1, "total": 4, "of": "results"}
+        turning.cancel()
+        engine.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -58,6 +59,8 @@ class Link(asyncio.SubprocessProtocol):
         self.streams: dict[int, Callable[[dict[str, Any], bytes], None]] = {}
         self._may_write = asyncio.Event()
         self._may_write.set()
+        #: When anything last came, be it a piece of something long.
+        self.heard_at = 0.0
         self.closed = False
         self._why_closed: HostError = Unreachable(f"{self.name}: the connection is closed")
         #: It was closed for what the agent said, which no agent says.
@@ -175,6 +178,7 @@ class Link(asyncio.SubprocessProtocol):
         self._stdin = cast("asyncio.WriteTransport", self._process.get_pipe_transport(0))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.heard_at = time.time()
         if fd == 2:
             self._errors += data
             del self._errors[:-65536]

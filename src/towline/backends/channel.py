@@ -81,7 +81,8 @@ class Channel:
     @property
     def heard_at(self) -> float:
         """When the machine last said anything, or was first asked for."""
-        return self._heard_at or self.since
+        lately = self.link.heard_at if self.link is not None else 0.0
+        return max(self._heard_at, lately) or self.since
 
     @property
     def silent_since(self) -> float | None:
@@ -210,6 +211,7 @@ class Channel:
         self._broken.set()
 
     def _lost(self, error: HostError) -> None:
+        self._heard_at = max(self._heard_at, self.link.heard_at if self.link is not None else 0.0)
         if self.link is not None or self.error is None:
             self.since = time.time()
         self.link, self.error, self._greeted = None, error, False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from towline.cli.terminal import note
+from towline.cli.terminal import note, printable
+from towline.cli.terminal.travel import Travel
 from towline.client.session import MOST_TRIES, ApiError
 from towline.client.transport import PIECE, Gone, with_query
 from towline.errors import HostError, NotFound, UsageError
@@ -65,6 +66,8 @@ class Pull:
         self.same: list[str] = []
         self.in_the_way: list[str] = []
         self.bytes = 0
+        #: Of all that is to come.
+        self.total = 0
 
     def run(self, path: str, local: str | None) -> None:
         """Bring the file or folder `path` to `local`."""
@@ -82,9 +85,12 @@ class Pull:
             for entry, place in places
             if not self._is_in_the_way(entry, place)
         ]
+        self.total = sum(file.size for file in coming)
+        travel = Travel(f"pulling {printable(os.path.basename(path)) or 'all'}")
         try:
-            self._bring(coming)
+            self._bring(coming, travel)
         finally:
+            travel.end()
             for file in coming:
                 file.discard()
 
@@ -131,19 +137,19 @@ class Pull:
         self.in_the_way.append(place)
         return True
 
-    def _bring(self, coming: list[Coming]) -> None:
+    def _bring(self, coming: list[Coming], travel: Travel) -> None:
         """All of them in one stream; after a cut, what is still missing."""
         tries = MOST_TRIES
         while left := [file for file in coming if not file.arrived]:
             before = self.bytes
             try:
-                self._receive(left)
+                self._receive(left, travel)
             except Gone:
                 tries = tries - 1 if self.bytes == before else MOST_TRIES
                 if not tries:
                     raise
 
-    def _receive(self, coming: list[Coming]) -> None:
+    def _receive(self, coming: list[Coming], travel: Travel) -> None:
         asked = [file.asked() for file in coming]
         target = f"/v1/jobs/{self.job}/fetch"
         for header, blob in self.engine.frames("POST", target, {"files": asked}):
@@ -154,6 +160,7 @@ class Pull:
                 continue
             file.write(header["offset"], blob)
             self.bytes += len(blob)
+            travel.at(self.bytes, self.total)
             if header["last"]:
                 file.complete()
                 self._settle(file.part, file.place)

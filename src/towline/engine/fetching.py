@@ -109,11 +109,16 @@ class Fetching:
         self.placer = placer
         self.back = back
         self.fetched = Fetched(placer.folder)
+        #: How much has come, of all that is known to come.
+        self.came = self.total = 0
         self.fetched.missing = [] if "." in back else list(dict.fromkeys(back))
 
     async def process(self, rank: int, suffix: str) -> None:
         """What one process made, and what it printed."""
         placer = self.placer
+        assert self.job.attempt is not None
+        if ending := self.job.attempt.endings.get(rank):
+            self.total += ending.out_size + ending.err_size
         folder = os.path.join(placer.folder, suffix) if suffix else placer.folder
         await self._files(rank, folder)
         for stream in ("out", "err"):
@@ -169,11 +174,13 @@ class Fetching:
 
     async def _receive(self, rank: int, coming: list[Coming]) -> None:
         """All in one transfer: the next ones are on their way while these are written."""
+        self.total += sum(file.size for file in coming)
         wanted = [Wanted(file.name, file.size) for file in coming]
         whole: list[tuple[Coming, bytes]] = []
         try:
             async for part in self.machines.files(self.job, rank).read_all(wanted):
                 file = coming[part.index]
+                self.came += len(part.data)
                 if part.error is not None:
                     self._refused(file, part.error)
                 elif part.last and not part.offset:
@@ -293,8 +300,11 @@ class Fetching:
             if known is not None:
                 await self.in_thread(known.copy_to, part)
             await self.in_thread(part.write, first)
+            before = self.came
+            self.came += part.size
             async for piece in pieces:
                 await self.in_thread(part.write, piece)
+                self.came = before + part.size
             return part.size, await self.in_thread(self.placer.place, part, path, 0o666, True)
         finally:
             part.discard()

@@ -30,6 +30,8 @@ News = Callable[[int], AsyncIterator[Frame]]
 _LONG = 256 * 1024
 #: Quiet for this long before we say why a job waits.
 _PATIENCE_S = 0.8
+#: So often it is told how far results are on their way.
+_LOOK_S = 0.4
 
 
 async def _not_kept(job: Job, rank: int, stream: str, offset: int, blob: bytes) -> None:
@@ -51,6 +53,7 @@ class Follower:
         silence: Callable[[Job], str] = lambda job: "",
         keep: Keep = _not_kept,
         standing: Callable[[Job], dict[str, Any]] = lambda job: {},
+        coming: Callable[[int], tuple[int, int] | None] = lambda job_id: None,
     ) -> None:
         self.engine = engine
         self.backend = backend
@@ -62,6 +65,8 @@ class Follower:
         self.keep = keep
         #: Where a job stands that waits in the queue of its cluster.
         self.standing = standing
+        #: How much of the results of a job has come home, and of how much.
+        self.coming = coming
         self.job_id = job_id
         self.offsets = dict(offsets)
         self.streams = streams
@@ -155,6 +160,11 @@ class Follower:
             await asyncio.wait([home], timeout=_PATIENCE_S)
             if not home.done():
                 yield {"note": "it has ended; bringing its results home"}, b""
+            while not home.done():
+                if (coming := self.coming(self.job_id)) is not None:
+                    progress = {"done": coming[0], "total": coming[1], "of": "results"}
+                    yield {"progress": progress}, b""
+                await asyncio.wait([home], timeout=_LOOK_S)
             await home
         finally:
             home.cancel()

@@ -61,6 +61,8 @@ class Results:
         self._fetching: dict[int, asyncio.Task[None]] = {}
         #: Two do not fetch the same job at the same time.
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+        #: Job -> what is being fetched of it.
+        self._present: weakref.WeakValueDictionary[int, Fetching] = weakref.WeakValueDictionary()
         self._writers = ThreadPoolExecutor(_THREADS, thread_name_prefix="results")
         self.settling = Settling(self._writers)
         self.followed = Followed(engine, self._writers, spare_folder)
@@ -105,6 +107,11 @@ class Results:
         """Until the results of a job are home, or cannot come."""
         if task := self._fetching.get(job_id):
             await asyncio.shield(task)
+
+    def coming(self, job_id: int) -> tuple[int, int] | None:
+        """How many bytes of a job's results have come, and of how many; None: nothing is coming."""
+        present = self._present.get(job_id)
+        return (present.came, present.total) if present is not None and present.total else None
 
     def __len__(self) -> int:
         return len(self._fetching)
@@ -186,6 +193,7 @@ class Results:
             placer = Placer(folder, brought, job.attempt.number, job.spec.umask)
             wanted = back or job.spec.back
             fetching = Fetching(self.machines, self._writers, self.followed, job, placer, wanted)
+            self._present[job.id] = fetching
             many = len(job.attempt.placement) > 1
             for rank, (group, process, _) in enumerate(request_of(job.spec.request).processes()):
                 await fetching.process(rank, f"{group}.{process}" if many else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.options import Parser
+from towline.cli.patience import patience
 from towline.cli.pulling import Pull
 from towline.cli.session import read_with_job
 from towline.cli.terminal import say, say_json
@@ -39,7 +40,8 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     options, engine, job = read_with_job(parser(), args)
     pull = Pull(engine, job, force=options.force)
-    pull.run(options.path, options.local)
+    with patience(engine, job):
+        pull.run(options.path, options.local)
     if options.json:
         same, other = pull.same, pull.in_the_way
         say_json({"brought": pull.brought, "same": same, "different": other, "bytes": pull.bytes})

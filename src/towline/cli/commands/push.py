@@ -7,8 +7,10 @@ import stat
 
 from towline.cli.cwd import whole_path
 from towline.cli.options import Parser
+from towline.cli.patience import patience
 from towline.cli.session import open_session
 from towline.cli.terminal import note, say, say_json
+from towline.cli.terminal.travel import Travel
 from towline.cli.terminal.wording import count, size
 from towline.client.names import job_number
 from towline.client.transport import PIECE, FrameUpload
@@ -47,7 +49,11 @@ def main(args: list[str]) -> int:
     job = job_number(engine, options.job)
     base = _target(options.local, options.path)
     sending = Push(list(_files(options.local, base)))
-    engine.open("POST", f"/v1/jobs/{job}/store", FrameUpload(sending.frames)).close()
+    try:
+        with patience(engine, job):
+            engine.open("POST", f"/v1/jobs/{job}/store", FrameUpload(sending.frames)).close()
+    finally:
+        sending.travel.end()
     sent, total = sending.sent, sending.bytes
     if options.json:
         say_json({"sent": sent, "bytes": total})
@@ -82,10 +88,12 @@ class Push:
         self.files = files
         self.sent: list[str] = []
         self.bytes = 0
+        self.travel = Travel(f"pushing {count(len(files), 'file')}")
 
     def frames(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """All files, piece by piece; from the beginning whenever it is called."""
         self.sent, self.bytes = [], 0
+        total = sum(map(_size, self.files))
         for local, path in self.files:
             with _opened(local) as source:
                 found = os.fstat(source.fileno())
@@ -96,7 +104,15 @@ class Push:
                 for offset, piece, last in _pieces(source):
                     yield {"path": path, "mode": mode, "offset": offset, "last": last}, piece
                     self.bytes += len(piece)
+                    self.travel.at(self.bytes, total)
             self.sent.append(path)
+
+
+def _size(file: tuple[str, str]) -> int:
+    try:
+        return os.path.getsize(file[0])
+    except OSError:
+        return 0  # opening it says why
 
 
 def _pieces(source: BinaryIO) -> Iterator[tuple[int, bytes, bool]]:

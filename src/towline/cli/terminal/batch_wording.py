@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.terminal import printable
-from towline.cli.terminal.wording import FINAL, STOPPED_CODE
+from towline.cli.terminal.wording import FINAL, STOPPED_CODE, about
 from towline.model.units import format_duration
 
 TYPE_CHECKING = False
@@ -62,11 +62,6 @@ def pace(view: dict[str, Any]) -> str:
     rate, eta = view.get("rate") or 0.0, view.get("eta_s")
     left = "" if eta is None else f"{about(eta)} left"
     return " · ".join(filter(None, (_rate(rate), left)))
-
-
-def about(seconds: float) -> str:
-    """A length of time that is only guessed: no tenths."""
-    return format_duration(seconds) if seconds >= 60 else f"{max(1, round(seconds))} s"
 
 
 def progress(view: dict[str, Any], width: int = BAR_WIDTH) -> str:

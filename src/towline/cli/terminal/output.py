@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from towline.cli.terminal.travel import Travel
+
 #: A line longer than this is shown in parts rather than held back.
 LONGEST_LINE = 1 << 16
 FD_OF = {"out": 1, "err": 2}
@@ -21,6 +23,7 @@ class Output:
         self._begun: dict[tuple[str, str], bytes] = {}
         self._last_note = ""
         self._bar = False
+        self._travel: Travel | None = None
 
     def job(self, header: dict[str, Any]) -> None:
         pass
@@ -31,17 +34,21 @@ class Output:
         self._last_note = text
 
     def progress(self, header: dict[str, Any], text: str) -> None:
-        """How far it is: a bar that moves on a terminal, one line elsewhere."""
-        from towline.cli.terminal.wording import size
-
+        """How far it is: a line that moves on a terminal, one that stays elsewhere."""
         done, total = header["progress"]["done"], header["progress"]["total"]
+        comes = header["progress"].get("of") == "results"
         if not interactive():
-            self.note(header, f"{text} · sending {size(total)}")
+            if not comes:  # of results, a note has said so
+                from towline.cli.terminal.wording import size
+
+                self.note(header, f"{text} · sending {size(total)}")
             return
-        filled = 30 * done // max(1, total)
-        bar = "█" * filled + "░" * (30 - filled)
-        write(2, f"\r{text} · sending {bar} {size(done)} of {size(total)}\x1b[K".encode())
-        self._bar = True
+        what = f"{text} · {'results' if comes else 'sending'}"
+        if self._travel is None or self._travel.what != what:
+            from towline.cli.terminal.travel import Travel
+
+            self._travel = Travel(what)
+        self._travel.at(done, total)
 
     def waits(self, text: str) -> None:
         """How long it has waited: a line that is written anew, on a terminal only."""
@@ -50,6 +57,8 @@ class Output:
             self._bar = True
 
     def clear_bar(self) -> None:
+        if self._travel is not None:
+            self._travel.end()
         if self._bar:
             write(2, b"\r\x1b[K")
             self._bar = False

@@ -96,6 +96,11 @@ def duration(view: dict[str, Any], now: float | None = None) -> str:
     return format_duration(ended - started) if started and ended else ""
 
 
+def about(seconds: float) -> str:
+    """A length of time that is only guessed: no tenths."""
+    return format_duration(seconds) if seconds >= 60 else f"{max(1, round(seconds))} s"
+
+
 def ago(moment: float, now: float) -> str:
     """A moment in the past, as people say it."""
     seconds = max(0.0, now - moment)

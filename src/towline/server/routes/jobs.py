@@ -93,6 +93,7 @@ def _follower(
         silence=desk.silence,
         keep=desk.results.followed.add,
         standing=desk.standing,
+        coming=desk.results.coming,
     )
 
 
