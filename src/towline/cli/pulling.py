@@ -58,8 +58,8 @@ class Coming:
 class Pull:
     """One `tow pull`: what it brought, what was here already, and what stands in its way."""
 
-    def __init__(self, engine: Session, job: int, *, force: bool) -> None:
-        self.engine = engine
+    def __init__(self, session: Session, job: int, *, force: bool) -> None:
+        self.session = session
         self.job = job
         self.force = force
         self.brought: list[str] = []
@@ -100,7 +100,7 @@ class Pull:
         place = next((n for n, part in enumerate(parts) if set(part) & set("*?[")), len(parts))
         if place < len(parts):
             try:
-                self.engine.call("GET", with_query(f"/v1/jobs/{self.job}/stat", path=path))
+                self.session.call("GET", with_query(f"/v1/jobs/{self.job}/stat", path=path))
             except ApiError as error:
                 if error.code != "not_found":
                     raise
@@ -110,7 +110,7 @@ class Pull:
     def _files(self, path: str) -> list[dict[str, Any]]:
         """Every plain file below `path`, named from there; the name of `path` itself is empty."""
         try:
-            answer = self.engine.call("GET", with_query(f"/v1/jobs/{self.job}/walk", path=path))
+            answer = self.session.call("GET", with_query(f"/v1/jobs/{self.job}/walk", path=path))
         except ApiError as error:
             if error.code != "not_found":
                 raise
@@ -126,7 +126,7 @@ class Pull:
         """What its folder says of a file; that it is not there, reading it will tell."""
         folder, _, name = path.rstrip("/").rpartition("/")
         target = with_query(f"/v1/jobs/{self.job}/files", path=folder)
-        for entry in self.engine.call("GET", target)["entries"]:
+        for entry in self.session.call("GET", target)["entries"]:
             if entry["name"] == name and entry.get("kind") == "file":
                 return {**entry, "name": ""}
         return {"name": ""}
@@ -152,7 +152,7 @@ class Pull:
     def _receive(self, coming: list[Coming], travel: Travel) -> None:
         asked = [file.asked() for file in coming]
         target = f"/v1/jobs/{self.job}/fetch"
-        for header, blob in self.engine.frames("POST", target, {"files": asked}):
+        for header, blob in self.session.frames("POST", target, {"files": asked}):
             file = coming[header["file"]]
             if "refused" in header:
                 note(f"left out: {header['refused']['text']}")

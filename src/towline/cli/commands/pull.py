@@ -38,9 +38,9 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, engine, job = read_with_job(parser(), args)
-    pull = Pull(engine, job, force=options.force)
-    with patience(engine, job):
+    options, session, job = read_with_job(parser(), args)
+    pull = Pull(session, job, force=options.force)
+    with patience(session, job):
         pull.run(options.path, options.local)
     if options.json:
         same, other = pull.same, pull.in_the_way

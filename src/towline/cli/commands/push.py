@@ -45,13 +45,13 @@ def main(args: list[str]) -> int:
     options = parser().read(args)
     if not os.path.exists(options.local):
         raise NotFound(f"there is no file or folder {options.local} here")
-    engine = open_session()
-    job = job_number(engine, options.job)
+    session = open_session()
+    job = job_number(session, options.job)
     base = _target(options.local, options.path)
     sending = Push(list(_files(options.local, base)))
     try:
-        with patience(engine, job):
-            engine.open("POST", f"/v1/jobs/{job}/store", FrameUpload(sending.frames)).close()
+        with patience(session, job):
+            session.open("POST", f"/v1/jobs/{job}/store", FrameUpload(sending.frames)).close()
     finally:
         sending.travel.end()
     sent, total = sending.sent, sending.bytes
