@@ -24,13 +24,13 @@ def starts_at(scheduler: Scheduler, now: float) -> int:
 def test_without_a_stagger_all_start_at_once() -> None:
     scheduler = a_scheduler(MANY, stagger_s=0.0)
     assert starts_at(scheduler, 0) == MANY
-    assert scheduler.wake_at() is None
+    assert scheduler.wake_at(100) is None
 
 
 def test_long_jobs_start_a_few_at_once_and_then_one_by_one() -> None:
     scheduler = a_scheduler(MANY)
     assert starts_at(scheduler, 100) == AT_ONCE
-    assert scheduler.wake_at() == 101
+    assert scheduler.wake_at(100) == 101
     assert [starts_at(scheduler, 100 + step / 2) for step in range(1, 7)] == [0, 1, 0, 1, 0, 1]
 
 
@@ -39,7 +39,7 @@ def test_asking_when_told_to_is_enough() -> None:
     scheduler, now, started = a_scheduler(MANY, stagger_s=0.3), 5.0, 0
     for _ in range(2 * MANY):
         started += starts_at(scheduler, now)
-        if (wake_at := scheduler.wake_at()) is None:
+        if (wake_at := scheduler.wake_at(now)) is None:
             break
         assert wake_at > now
         now = wake_at

@@ -42,6 +42,9 @@ class Backend(Protocol):
         """Stop every process of the job's present attempt, at once if `now`; asked again, ask it
         again of the machines."""
 
+    def recall(self, job: Job) -> None:
+        """Let the job's present attempt, which was sent ahead, come back unless it has begun."""
+
     def conclude(self, job: Job) -> None:
         """The attempt is over: stop watching it."""
 

@@ -18,14 +18,22 @@ from towline.agent.link import Answer, Link
 from towline.agent.messages import Clock, read_ending, read_output
 from towline.backends.base import Guest, Report
 from towline.backends.channel import Channel
+from towline.backends.distance import Distance
 from towline.backends.outbox import MANY, Outbox
+from towline.backends.recalls import Recalls
 from towline.backends.silence import Silence
 from towline.backends.staging import Sending
 from towline.backends.tasks import Tasks
-from towline.backends.wanted import Wanted
+from towline.backends.wanted import Wanted, other_host
 from towline.errors import AgentError, HostError, Nonsense
 from towline.hosts.base import Host
-from towline.model.events import MachineGone, ProcessEnded, ProcessSilent, ProcessStarted
+from towline.model.events import (
+    MachineAway,
+    MachineGone,
+    ProcessEnded,
+    ProcessSilent,
+    ProcessStarted,
+)
 from towline.model.identity import Identity, identity_from, is_another
 from towline.model.job import ABSENT, Ending
 from towline.model.units import format_duration
@@ -86,9 +94,12 @@ class Driver:
         #: What the machine is asked before it has greeted: what it has, and to go on telling that.
         self._first: list[asyncio.Future[Answer]] = []
         self._tasks = Tasks(f"machine {host.name}")
+        distance = Distance(lambda away_s: report(MachineAway(self.name, away_s)))
         self._outbox = Outbox(
-            blobs, lambda: self.link, self._is_due, self._tasks, self._end, self.settle
+            blobs, lambda: self.link, self._is_due, self._tasks, self._end, self.settle, distance
         )
+        self._distance = distance
+        self._recalls = Recalls(lambda: self.link, self._clock, self._spawn, self._end)
 
     # --- what the backend asks ---------------------------------------------------------------
 
@@ -129,6 +140,12 @@ class Driver:
             self._spawn(self._stop_now(self.link, [wanted]))
         elif not wanted.sent:
             self._end(wanted, Ending(cause="void", text="stopped before it started"))
+
+    def recall(self, key: str) -> None:
+        """Let one that was sent ahead come back, unless it has begun."""
+        wanted = self.wanted.get(key)
+        if wanted is not None and not wanted.stop:
+            self._recalls.ask(wanted)
 
     def go(self, keys: list[str]) -> None:
         if self.link is not None:
@@ -188,6 +205,7 @@ class Driver:
     async def _greet(self, link: Link) -> None:
         self._clock.set(link.hello)
         self.silence.answered()
+        self._distance.forget()
         self.identity = identity_from(link.hello.get("identity") or {})
         for wanted in [w for w in self.wanted.values() if not w.sent]:
             self._check_place(wanted)
@@ -245,7 +263,7 @@ class Driver:
 
     def _found(self, link: Link, wanted: Wanted, known: dict[str, Any]) -> None:
         state = known["state"]
-        wanted.elsewhere = self._other_host(wanted, known)
+        wanted.elsewhere = other_host(wanted, known, self.identity)
         if wanted.elsewhere:
             wanted.asked_at = time.monotonic()
             if wanted.stop and state == "elsewhere":
@@ -267,21 +285,11 @@ class Driver:
         elif wanted.started:
             text = f"{self.name} answers, but knows nothing of it"
             self._end(wanted, Ending(cause="lost", text=text, ended=time.time()))
+        elif wanted.ahead:
+            # Whoever had to begin it is gone; and for what it waits, may be another's by now.
+            self._recalls.ask(wanted)
         else:
             self._outbox.offer(wanted)
-
-    def _other_host(self, wanted: Wanted, known: dict[str, Any]) -> str:
-        """The host that a process is on, if it is not this one; of its own this one knows more.
-
-        Machines may share a home: then the record of an end is as good here as there.
-        """
-        if known["state"] == "elsewhere":
-            return known.get("host") or "another machine"
-        if wanted.identity is None or not is_another(wanted.identity, self.identity):
-            return ""
-        ending = known.get("ending") if known["state"] == "ended" else None
-        certain = isinstance(ending, dict) and ending.get("cause") not in ("lost", "void")
-        return "" if certain else wanted.identity.host or "another machine"
 
     def _is_due(self, wanted: Wanted) -> bool:
         return self.wanted.get(wanted.key) is wanted and not (wanted.stop or wanted.given_up)

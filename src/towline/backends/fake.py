@@ -50,6 +50,9 @@ class FakeBackend:
             if process in self.running and self.heeds_stops:
                 self.end(*process, ending=Ending(signal=15, cause="stopped"))
 
+    def recall(self, job: Job) -> None:
+        self.orders.append(("recall", job.id))
+
     def conclude(self, job: Job) -> None:
         self.orders.append(("conclude", job.id))
 

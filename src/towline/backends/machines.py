@@ -112,6 +112,7 @@ class Machines(Insight):
                 identity=slot.identity,
                 sent=again,
                 started=bool(attempt.started),
+                ahead=attempt.places > 0,
                 stop=job.stop_asked,
                 given_up=rank in attempt.endings,
             )
@@ -153,6 +154,8 @@ class Machines(Insight):
                 "folder": original(spec.folder) if spec.in_place else "",
                 "claim": claim_of(needs[rank], slot, self.seen.get(slot.machine)),
                 "services": orders_of(spec.services) if rank == 0 else [],
+                "series": attempt.series,
+                "places": attempt.places,
             }
 
         return [lambda rank=rank: order(rank) for rank in range(len(attempt.placement))]  # type: ignore[misc]
@@ -194,6 +197,11 @@ class Machines(Insight):
                 driver.settle(key, Ending(cause="void", text="its sisters did not start"))
             else:
                 driver.stop(key, now)
+
+    def recall(self, job: Job) -> None:
+        assert job.attempt is not None
+        if driver := self.driver_of(job.attempt.placement[0]):
+            driver.recall(key_of(self.engine_id, job.id, job.attempt, 0))
 
     def conclude(self, job: Job) -> None:
         assert job.attempt is not None

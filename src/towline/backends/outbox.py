@@ -11,6 +11,7 @@ from typing import Any
 
 from towline.agent.link import Answer, Link
 from towline.agent.messages import readable
+from towline.backends.distance import Distance
 from towline.backends.staging import Sending, ask_for, stage
 from towline.backends.tasks import Tasks
 from towline.backends.wanted import Wanted
@@ -46,6 +47,7 @@ class Outbox:
         tasks: Tasks,
         end: Callable[[Wanted, Ending], None],
         settle: Callable[[str, Ending], None],
+        distance: Distance | None = None,
     ) -> None:
         self._blobs = blobs
         self._link = link
@@ -53,6 +55,7 @@ class Outbox:
         self._tasks = tasks
         self._end = end
         self._settle = settle
+        self._distance = distance or Distance(lambda away_s: None)
         self._waiting: list[Wanted] = []
         self._flushing = False
         self._staged: dict[str, asyncio.Task[None]] = {}
@@ -188,8 +191,10 @@ class Outbox:
         self, link: Link, asked: Awaitable[Answer], part: list[Order], them: list[Wanted]
     ) -> None:
         """Hear what the machine says to these starts; one that it refuses ends with its words."""
+        began = time.monotonic()
         try:
             answer, _ = await asked
+            self._distance.took(time.monotonic() - began)
         except AgentError as error:
             if len(them) == 1:
                 self._refuse(them, error)

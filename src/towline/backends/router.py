@@ -30,6 +30,9 @@ class Backends:
     def stop(self, job: Job, now: bool = False) -> None:
         self.of(job).stop(job, now)
 
+    def recall(self, job: Job) -> None:
+        self.of(job).recall(job)
+
     def conclude(self, job: Job) -> None:
         self.of(job).conclude(job)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from towline.model.identity import Identity
+from towline.model.identity import Identity, is_another
 
 
 class Wanted(Struct):
@@ -27,6 +27,8 @@ class Wanted(Struct):
     elsewhere: str = ""
     #: A start went out, or may have gone out before the Engine was killed.
     sent: bool = False
+    #: It waits there for the place of another: where that is not remembered, it comes back.
+    ahead: bool = False
     #: Prepared over there, waiting for its sisters.
     held: bool = False
     started: bool = False
@@ -39,3 +41,17 @@ class Wanted(Struct):
     given_up: bool = False
     #: Its end is settled here; it must only never run over there.
     settled: bool = False
+
+
+def other_host(wanted: Wanted, known: dict[str, Any], here: Identity | None) -> str:
+    """The host that a process is on, if it is not this one; of its own this one knows more.
+
+    Machines may share a home: then the record of an end is as good here as there.
+    """
+    if known["state"] == "elsewhere":
+        return known.get("host") or "another machine"
+    if wanted.identity is None or not is_another(wanted.identity, here):
+        return ""
+    ending = known.get("ending") if known["state"] == "ended" else None
+    certain = isinstance(ending, dict) and ending.get("cause") not in ("lost", "void")
+    return "" if certain else wanted.identity.host or "another machine"

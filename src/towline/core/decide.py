@@ -9,7 +9,7 @@ twice is starting once (the agent sees to that).
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from towline.core import jobs, outside
 from towline.core.bucket import as_waiting
@@ -26,12 +26,14 @@ from towline.model.events import (
     Fed,
     FindAttempt,
     GiveUpAsked,
+    MachineAway,
     MachineGone,
     MachineRemoved,
     MachineSeen,
     ProcessEnded,
     ProcessSilent,
     ProcessStarted,
+    RecallAttempt,
     Recovered,
     RetryAsked,
     SetWaiting,
@@ -50,7 +52,7 @@ class Core:
     """All jobs that have not ended, and the scheduler that places them."""
 
     def __init__(self, new_token: Callable[[], str] = lambda: "") -> None:
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler(lambda job_id: self.jobs[job_id].spec.snapshot)
         #: Gives each attempt the part of its keys that is random: chance comes from outside.
         self._new_token = new_token
         #: Every job that has not ended.
@@ -72,6 +74,7 @@ class Core:
             GiveUpAsked: self._give_up_asked,
             Recovered: self._recovered,
             MachineSeen: lambda fact, now, step: self.scheduler.see(fact.machine),
+            MachineAway: lambda fact, now, step: self.scheduler.series.reached(*astuple(fact)),
             MachineGone: self._machine_gone,
             MachineRemoved: self._machine_removed,
             ProcessStarted: self._process_started,
@@ -92,7 +95,7 @@ class Core:
         except Exception as error:
             step.failures.append(("placing jobs", error))
         step.tell_the_rest()
-        wakes = self.scheduler.wake_at(), self.health.wake_at()
+        wakes = self.scheduler.wake_at(now), self.health.wake_at()
         step.wake_at = min(filter(None, wakes), default=None)
         return step
 
@@ -177,7 +180,7 @@ class Core:
             if ended.id in self.jobs:
                 continue
             self._requests[ended.id] = request
-            self._remember_attempt(ended, step)
+            step.remember(ended)
             again = jobs.retried(ended)
             step.was(ended.id, ended)
             self._enqueue(again, Kind.RETRIED, step)
@@ -203,10 +206,7 @@ class Core:
                 continue
             assert job.attempt is not None
             if job.spec.queue is None:
-                started = job.started or now
-                self.scheduler.adopt(
-                    as_waiting(job, self._requests[job.id]), job.attempt.placement, started
-                )
+                self._adopt(job, job.attempt, job.started or now)
             step.orders.append(FindAttempt(job))
             if job.state is State.STOPPING:
                 step.orders.append(StopAttempt(job))
@@ -307,12 +307,10 @@ class Core:
             step.was(job_id, job)
             self._requests[job_id] = given.request
             job = jobs.found_again(job, at)
-            self.scheduler.adopt(
-                as_waiting(job, self._requests[job.id]), given.attempt.placement, job.started or at
-            )
+            self._adopt(job, given.attempt, job.started or at)
             self.health.started(job)
             self._keep(job, step, Kind.FOUND_AGAIN, answers=given.attempt.machine_of(rank))
-            self._remember_attempt(job, step)
+            step.remember(job)
         elif ending is not None:
             step.past.append((job_id, self._given_up.note(given, rank, ending)))
 
@@ -329,15 +327,15 @@ class Core:
         assert job.attempt is not None
         if job.attempt.unheard():
             self._given_up.add(Given(job, self._requests[job.id]))
-            self._remember_attempt(job, step)
+            step.remember(job)
             if len(job.attempt.placement) > 1:
                 self._go_on_without(job, step)
         if job.state.final:
             self._forget(job, step)
             step.tell(job, Kind.ENDED)
         else:
-            self._remember_attempt(job, step)
-            self._enqueue(job, Kind.REQUEUED, step)
+            step.remember(job)
+            self._enqueue(job, jobs.why_again(job), step)
         for remark in self._judge(verdicts):
             step.tell(job, Kind.REMARK, text=remark)
 
@@ -349,11 +347,13 @@ class Core:
 
     def _place(self, now: float, step: Step) -> None:
         for placed in self.scheduler.decide(now):
-            job = jobs.placed(self.jobs[placed.id], placed.placement, self._new_token())
-            self._keep(job, step, Kind.PLACED, **jobs.whereabouts(job))
+            job, series = self.jobs[placed.id], self.scheduler.series.named(placed.id)
+            job = jobs.placed(job, placed.placement, self._new_token(), series, placed.places)
+            self._keep(job, step, jobs.how_placed(job), **jobs.whereabouts(job))
             self.health.started(job)
             self._go_on_without(job, step)
             step.orders.append(StartAttempt(job))
+        step.orders += [RecallAttempt(self.jobs[job]) for job in self.scheduler.recall(now)]
 
     def _go_on_without(self, job: Job, step: Step) -> None:
         """What was given up of it counts no more: it ends as soon as its machine can be told."""
@@ -362,9 +362,9 @@ class Core:
                 given.over = True
                 step.orders.append(StopAttempt(given.job))
 
-    def _remember_attempt(self, job: Job, step: Step) -> None:
-        if job.attempt is not None:
-            step.past.append((job.id, job.attempt))
+    def _adopt(self, job: Job, attempt: Attempt, started: float) -> None:
+        waiting = as_waiting(job, self._requests[job.id])
+        self.scheduler.adopt(waiting, attempt.placement, started, attempt.series)
 
     def _enqueue(self, job: Job, why: Kind, step: Step) -> None:
         self._keep(job, step, why)
@@ -375,8 +375,7 @@ class Core:
         if job.spec.queue is None:
             self.scheduler.submit(as_waiting(job, self._requests[job.id]))
             return
-        count = self._requests[job.id].process_count
-        job = jobs.handed_over(job, count, self._new_token())
+        job = jobs.handed_over(job, self._requests[job.id].process_count, self._new_token())
         self._keep(job, step, Kind.HANDED_OVER)
         step.orders.append(StartAttempt(job))
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Machines a job is explained on, and looked at for the closest one.
 MOST_MACHINES = 50
 MOST_CLOSEST = 500
+#: Jobs that are named one by one.
+MOST_NAMED = 3
 
 
 class Reason(Struct, frozen=True):
@@ -55,6 +57,9 @@ class Explanation(Struct, frozen=True):
 
 def explain_waiting(scheduler: "Scheduler", job_id: int, now: float) -> Explanation:
     bucket = scheduler.queue.waiting.get(job_id)
+    if behind := scheduler.series.behind(job_id):
+        where = scheduler.running[job_id].placement[0].machine
+        return Explanation(job_id, f"it is next on {where}, and starts as soon as {one_of(behind)}")
     if bucket is None:
         running = job_id in scheduler.running
         return Explanation(job_id, "it has its machines" if running else "it does not wait")
@@ -75,6 +80,12 @@ def explain_waiting(scheduler: "Scheduler", job_id: int, now: float) -> Explanat
     elif not reasons:
         text += f"; no machine of {cluster} is known yet"
     return Explanation(job_id, text, position, waiting, reserved, reasons, more)
+
+
+def one_of(behind: list[int]) -> str:
+    *others, last = map(str, behind[:MOST_NAMED])
+    names = f"{', '.join(others)} or {last}" if others else last
+    return f"job {names}{' or another one' if len(behind) > MOST_NAMED else ''} has ended"
 
 
 def why_not_now(scheduler: "Scheduler", bucket: Bucket, now: float) -> str:

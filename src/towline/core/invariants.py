@@ -21,6 +21,7 @@ def check(scheduler: "Scheduler") -> None:
     check_jobs(scheduler)
     check_queue(scheduler)
     check_heads(scheduler)
+    check_series(scheduler)
 
 
 def check_sums(room: Room) -> None:
@@ -71,6 +72,7 @@ def check_jobs(scheduler: "Scheduler") -> None:
         (job, slot.machine)
         for job, running in scheduler.running.items()
         for slot in running.placement
+        if not scheduler.series.is_ahead(job)
     }
     assert seats == placed
     assert not scheduler.running.keys() & scheduler.queue.waiting.keys()
@@ -112,3 +114,15 @@ def check_heads(scheduler: "Scheduler") -> None:
             assert scheduler.pool.rooms[room.name] is room and room.up and not room.shut
             later = head.ghosts[room.name].jobs.keys() - {HEAD}
             assert later <= room.jobs.keys(), room.name
+
+
+def check_series(scheduler: "Scheduler") -> None:
+    """Who has a place of a series is on its machine; who was sent ahead runs nowhere yet."""
+    for series in scheduler.series:
+        room = scheduler.pool.rooms.get(series.machine)
+        for job in series.places:
+            assert room is not None and [(series.want, ())] == room.jobs[job], job
+        for job in series.ahead:
+            assert room is None or job not in room.jobs, job
+            assert scheduler.running[job].placement[0].machine == series.machine, job
+        assert series.places or series.ahead

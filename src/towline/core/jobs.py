@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from towline.core.lifecycle import next_state
 from towline.model.grammar import parse_request
 from towline.model.job import SILENT, WANTED, Attempt, Ending, Entry, Job, JobSpec, State
+from towline.model.journal import Kind
 from towline.model.machine import Placement, Slot
 
 #: Causes that say: this process was never started, so starting it again is not running it twice.
@@ -22,13 +23,16 @@ def accepted(job_id: int, spec: JobSpec, now: float) -> Job:
     return Job(id=job_id, spec=spec, state=state, submitted=now)
 
 
-def placed(job: Job, placement: Placement, token: str = "") -> Job:
-    """Its next attempt has its place; `token` makes its keys unlike any other's."""
+def placed(
+    job: Job, placement: Placement, token: str = "", series: str = "", places: int = 0
+) -> Job:
+    """Its next attempt has its place, or with `places` is sent ahead to one of those of its series;
+    `token` makes its keys unlike any other's."""
     number = job.attempt.number + 1 if job.attempt else 1
     return replace(
         job,
         state=next_state(job.state, "place"),
-        attempt=Attempt(number=number, placement=placement, token=token),
+        attempt=Attempt(number, placement, token, series, places),
         reason="",
     )
 
@@ -267,6 +271,18 @@ def _has_results(spec: JobSpec, endings: dict[int, Ending]) -> bool:
     # Somebody who asked for a path is told when there is nothing of it.
     asked = spec.whole or spec.back
     return any(asked or e.made or e.out_size or e.err_size for e in started)
+
+
+def how_placed(job: Job) -> Kind:
+    assert job.attempt is not None
+    return Kind.SENT_AHEAD if job.attempt.places else Kind.PLACED
+
+
+def why_again(job: Job) -> Kind:
+    """What it is called that a job waits again."""
+    assert job.attempt is not None
+    void = all(ending.cause in NEVER_STARTED for ending in job.attempt.endings.values())
+    return Kind.CAME_BACK if job.attempt.places and void else Kind.REQUEUED
 
 
 def whereabouts(job: Job) -> dict[str, Any]:

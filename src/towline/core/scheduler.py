@@ -5,10 +5,13 @@ decision cheap is what need not be looked at again: a bucket of equal jobs that 
 blocked, and until a machine is freed that may take one of its processes, nobody asks again.
 """
 
+from collections.abc import Callable
 from math import inf
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from towline.core import ahead
 from towline.core.backfill import MACHINES_PER_HEAD, MOST_KEPT, Reservation
 from towline.core.bucket import Bucket, Waiting
 from towline.core.explain import Explanation, closest, explain_waiting, why_not_now
@@ -19,6 +22,7 @@ from towline.core.placement import Groups, Lacking, Search, Seat, ever_fits
 from towline.core.pool import Pool
 from towline.core.queue import Queue
 from towline.core.room import Room
+from towline.core.series import AllSeries, Sent, Series, name_of
 from towline.core.turn import Turn
 from towline.core.want import Want, wants_of
 from towline.model.machine import Machine, Placement, Slot
@@ -32,6 +36,8 @@ class Placed(Struct, frozen=True):
 
     id: int
     placement: Placement
+    #: How many of its series run there at a time, if it is sent ahead; 0: it has its place.
+    places: int = 0
 
 
 class Running(Struct, frozen=True):
@@ -46,7 +52,9 @@ class Running(Struct, frozen=True):
 
 
 class Scheduler:
-    def __init__(self) -> None:
+    def __init__(self, tree_of: Callable[[int], str] = lambda job_id: "") -> None:
+        #: What a job starts from.
+        self.tree_of = tree_of
         self.pool = Pool()
         self.gates = Gates(self.pool)
         self.queue = Queue()
@@ -57,6 +65,7 @@ class Scheduler:
         #: cluster -> the pool's relief when all who wait there were asked what to keep for them.
         self.walked: dict[str, int] = {}
         self.running: dict[int, Running] = {}
+        self.series = AllSeries()
         self._turns = 0
         self._impossible: dict[tuple[str, Request, str], str | None] = {}
         self._impossible_at = -1
@@ -123,6 +132,7 @@ class Scheduler:
         self.shares.stop(job.owner, job.weight, now)
         self.penalties.pop(job.owner, None)
         names = dict.fromkeys(slot.machine for slot in job.placement)
+        self._succeed(job_id, now)
         left = [room for name in names if (room := self.pool.give(job_id, name)) is not None]
         for room in left:
             head = room.kept
@@ -130,7 +140,7 @@ class Scheduler:
                 self.let_go(head)
             self.gates.ended(room, ran_s, well, now)
 
-    def adopt(self, job: Waiting, placement: Placement, started: float) -> None:
+    def adopt(self, job: Waiting, placement: Placement, started: float, series: str = "") -> None:
         """Count a job that runs already, even where it does not fit."""
         self.withdraw(job.id)
         self.release(job.id, started)
@@ -140,6 +150,7 @@ class Scheduler:
             fits = room is not None and room.accepts(want, slot.gpus)
             room = self.pool.take(job.id, slot.machine, want, slot.gpus)
             room.excused = room.excused or not fits
+            self.series.join(slot.machine, series, want, job.id, None)
         self._run(job.id, job.owner, placement, wants, started, job.time_s)
 
     def see(self, machine: Machine) -> None:
@@ -163,6 +174,7 @@ class Scheduler:
         """A machine is no longer part of any cluster."""
         room = self.pool.remove(name)
         self.gates.forget(name)
+        self.series.away_s.pop(name, None)
         if room is not None:
             self._lost_room(room)
 
@@ -189,13 +201,15 @@ class Scheduler:
         room = self.pool.rooms.get(name)
         return room.aside or room.one_only if room is not None else ""
 
-    def wake_at(self) -> float | None:
+    def wake_at(self, now: float) -> float | None:
         """When there may be something to decide though nothing happens before."""
-        return self.gates.wake_at() if self.queue.waiting else None
+        paced = self.gates.wake_at() if self.queue.waiting else None
+        return min(filter(None, (paced, ahead.wake_at(self, now))), default=None)
 
     def decide(self, now: float, most: int = 1000) -> list[Placed]:
-        """All jobs that can start now, at most `most`; what they need is taken."""
-        started: list[tuple[int, Placement]] = []
+        """All jobs that can start now, at most `most`, and those to be sent ahead; what they need
+        is taken."""
+        started: list[Placed] = []
         self.gates.open_due(now)
         again = True
         while again and len(started) < most:
@@ -203,7 +217,11 @@ class Scheduler:
             turn = Turn(self, self._turns, now)
             started += turn.take(most - len(started))
             again = turn.again
-        return [Placed(job_id, placement) for job_id, placement in started]
+        return started + ahead.send_ahead(self, now)
+
+    def recall(self, now: float) -> list[int]:
+        """Those of the jobs sent ahead that are to come back, if they have not begun."""
+        return ahead.to_recall(self, now)
 
     def explain(self, job_id: int, now: float) -> Explanation:
         """Why a job waits, per machine, in words."""
@@ -260,7 +278,7 @@ class Scheduler:
 
     def start(
         self, bucket: Bucket, seats: list[Seat], now: float, head: Reservation | None = None
-    ) -> tuple[int, Placement]:
+    ) -> Placed:
         """Give the first job of a bucket its seats, instead of what was kept for it."""
         assert bucket.entry is not None
         job_id, limit_s = bucket.entry[1], bucket.limit_s
@@ -279,7 +297,22 @@ class Scheduler:
         self.queue.drop(job_id)
         wants = [want for _, want, _ in seats]
         self._run(job_id, bucket.owner, placement, wants, now, limit_s)
-        return job_id, placement
+        if len(wants) == 1:
+            name = name_of(wants[0], self.tree_of(job_id))
+            self.series.join(placement[0].machine, name, wants[0], job_id, now)
+        return Placed(job_id, placement)
+
+    def send_ahead(self, bucket: Bucket, series: Series, now: float) -> Placed:
+        """Let the first job of a bucket be on a machine before it has a place there."""
+        assert bucket.entry is not None
+        job_id, limit_s = bucket.entry[1], bucket.limit_s
+        room = self.pool.rooms[series.machine]
+        placement = placement_of([(room, series.want, ())])
+        self.withdraw(job_id)
+        self._run(job_id, bucket.owner, placement, [series.want], now, limit_s)
+        sent = Sent(now, bucket.cluster, bucket.owner, bucket.priority, limit_s)
+        self.series.send(series, job_id, sent)
+        return Placed(job_id, placement, len(series.places))
 
     def let_go(self, head: Reservation) -> None:
         """Drop a reservation; others may try the machines it kept."""
@@ -312,6 +345,20 @@ class Scheduler:
         self.running[job_id] = Running(owner, weight, placement, started, ends)
         self.shares.start(owner, weight, started)
         self.penalties.pop(owner, None)
+
+    def _succeed(self, job_id: int, now: float) -> None:
+        """A job ended: who was sent ahead for its place has begun there by now."""
+        heir = self.series.leave(job_id, now)
+        if heir is None:
+            return
+        job, want = self.running[heir], self.series.want_of(heir)
+        self.running[heir] = replace(job, started=now, ends=now + job.ends - job.started)
+        # Taken before it is given, so that nobody sees the room without either.
+        room = self.pool.take(heir, job.placement[0].machine, want, ())
+        if isinstance(room.kept, Reservation):
+            room.kept.ghosts[room.name].take(heir, want, ())
+        if not self.gates.started(room, heir, now):
+            self._lost_room(room)
 
     def _follow(self, room: Room) -> None:
         """After a change of a machine: whatever is kept there must still fit."""

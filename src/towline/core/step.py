@@ -62,6 +62,11 @@ class Step(Struct):
         self.told[place] = replace(self.told[place], job=job)
         self._latest[job.id] = job
 
+    def remember(self, job: Job) -> None:
+        """Its present attempt will be followed by another, or is unheard of."""
+        if job.attempt is not None:
+            self.past.append((job.id, job.attempt))
+
     def take_back_fresh(self) -> None:
         """As if nothing had been submitted in it."""
         for job_id in self.fresh:

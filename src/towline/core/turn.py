@@ -16,10 +16,9 @@ from towline.core.lanes import Kind, Lane, Lanes, Rank
 from towline.core.placement import Lacking, Search, Seat
 from towline.core.room import Room
 from towline.core.want import Want
-from towline.model.machine import Placement
 
 if TYPE_CHECKING:
-    from towline.core.scheduler import Scheduler
+    from towline.core.scheduler import Placed, Scheduler
 
 #: Buckets tried in vain, and passed over, per cluster and turn: a queue of nothing but odd shapes
 #: costs no more than this.
@@ -40,7 +39,7 @@ class Turn:
         #: Machines were let go that jobs of another cluster, refused before, may use.
         self.again = False
         self._complete = True
-        self._started: list[tuple[int, Placement]] = []
+        self._started: list[Placed] = []
         self._heap: list[tuple[Rank, int, Lanes | Reservation]] = []
         self._pushed = 0
         self._queued: set[Lanes] = set()
@@ -53,7 +52,7 @@ class Turn:
         #: Clusters of which all buckets are walked.
         self._walks: set[str] = set()
 
-    def take(self, most: int) -> list[tuple[int, Placement]]:
+    def take(self, most: int) -> "list[Placed]":
         """Start what can start, at most so many."""
         queue = self.scheduler.queue
         if self.pool.freed or queue.fresh:

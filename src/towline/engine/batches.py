@@ -226,6 +226,9 @@ class Batches:
         if batch.base.queue is not None:
             # They are in their cluster's queue.
             counts[State.QUEUED] += counts.pop(State.STARTING, 0)
+        ahead = sum(map(self._is_ahead, progress.inside)) if progress else 0
+        counts[State.STARTING] -= ahead
+        counts[State.QUEUED] += ahead
         return {
             "name": name,
             "cluster": batch.base.cluster,
@@ -249,6 +252,12 @@ class Batches:
             "seq": self.store.journal.last_seq(),
         }
 
+    def _is_ahead(self, job_id: int) -> bool:
+        """Whether it is on its machine, and waits there for the place of another."""
+        job = self.engine.core.jobs.get(job_id)
+        starting = job is not None and job.state is State.STARTING
+        return starting and self.engine.core.scheduler.series.is_ahead(job_id)
+
     def _machines(self, progress: Progress) -> dict[str, Any]:
         """Which machine runs how many of its jobs, and on which GPUs."""
         found: dict[str, Any] = {}
@@ -256,7 +265,7 @@ class Batches:
             job = self.engine.core.jobs.get(job_id)
             if state is State.QUEUED or job is None or job.attempt is None:
                 continue
-            if state is State.STARTING and job.spec.queue is not None:
+            if state is State.STARTING and (job.spec.queue is not None or self._is_ahead(job_id)):
                 continue
             for rank, slot in enumerate(job.attempt.placement):
                 row = found.setdefault(job.attempt.machine_of(rank), {"running": 0, "gpus": {}})

@@ -11,6 +11,7 @@ from towline.config.load import Configuration
 from towline.config.paths import Paths
 from towline.config.settings import Cluster, MachinesCluster, ServerCluster
 from towline.config.trust import Trusted
+from towline.core.explain import Explanation
 from towline.engine.batches import Batches
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
@@ -130,15 +131,16 @@ class Desk:
         if job.state is not State.QUEUED:
             silent = self._silent(job) if job.state in _ACTIVE else {}
             errors = {driver.name: _why_unheard(driver, job) for driver in silent.values()}
+            ahead = not silent and self.engine.core.scheduler.series.is_ahead(job_id)
             return {
-                "text": _standing(job),
+                "text": self._explained(job_id).text if ahead else _standing(job),
                 "machines": [{"machine": name, "reason": errors[name]} for name in errors],
                 "silent_since": self._unheard(job)["silent_since"],
                 **({} if job.state.final else self._in_queue(job)),
             }
         if job_id not in self.engine.core.jobs:
             return {"text": f"it waits for its turn in batch {job.spec.batch}", "machines": []}
-        told = self.engine.core.scheduler.explain(job_id, self.engine.clock())
+        told = self._explained(job_id)
         reasons = []
         for reason in told.reasons:
             for name in reason.machines:
@@ -153,6 +155,9 @@ class Desk:
             and job.spec.cluster in self.machines.members[driver.name].clusters
         ]
         return {"text": told.text, "machines": reasons}
+
+    def _explained(self, job_id: int) -> Explanation:
+        return self.engine.core.scheduler.explain(job_id, self.engine.clock())
 
     def seen(self, job: Job) -> dict[str, Any]:
         """A job as people see it; one whose machine is silent says so."""

@@ -32,6 +32,7 @@ from towline.model.events import (
     MachineSeen,
     Order,
     ProcessEnded,
+    RecallAttempt,
     Recovered,
     RetryAsked,
     SetWaiting,
@@ -274,6 +275,8 @@ class Engine:
             self.backend.find_again(order.job, request_of(order.job.spec.request))
         elif isinstance(order, StopAttempt):
             self.backend.stop(order.job, order.now)
+        elif isinstance(order, RecallAttempt):
+            self.backend.recall(order.job)
         elif isinstance(order, Conclude):
             self.backend.conclude(order.job)
 

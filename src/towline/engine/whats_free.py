@@ -100,6 +100,7 @@ class WhatsFree:
         seen = self.machines.seen.get(driver.name)
         also = [name for name, counts in self.machines.twins.items() if counts == driver.name]
         twins = [self.machines.members[name] for name in also]
+        is_ahead = self.engine.core.scheduler.series.is_ahead
         wanted = [self.machines.drivers[name].wanted.values() for name in (driver.name, *also)]
         found: View = {
             "name": driver.name,
@@ -109,7 +110,7 @@ class WhatsFree:
             "reason": driver.error.text if driver.error else "",
             "hint": driver.error.hint if driver.error else "",
             "closed": self.engine.core.scheduler.closed(driver.name),
-            "jobs": sorted({one.job for some in wanted for one in some}),
+            "jobs": sorted({one.job for some in wanted for one in some if not is_ahead(one.job)}),
             "seen": driver.channel.since,
         }
         return found | (self._capacity(seen) if seen else {"cpus": None, "gpus": []})

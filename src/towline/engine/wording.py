@@ -42,6 +42,10 @@ def _why(otherwise: str) -> _Words:
 _WORDS: dict[str, _Words] = {
     Kind.SUBMITTED: lambda event, fields: "submitted",
     Kind.PLACED: lambda event, fields: f"starting on {_machines(event, fields)}",
+    Kind.SENT_AHEAD: lambda event, fields: f"next on {_machines(event, fields)}",
+    Kind.CAME_BACK: lambda event, fields: (
+        f"came back from {_machines(event, fields)} before it began; waiting again"
+    ),
     Kind.RUNNING: lambda event, fields: f"running on {_machines(event, fields)}",
     Kind.TAKEN_BACK: _why("its queue took it back"),
     Kind.STOP_ASKED: lambda event, fields: "stop was asked for",

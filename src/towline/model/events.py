@@ -66,6 +66,13 @@ class MachineSeen(Struct, frozen=True):
     machine: Machine
 
 
+class MachineAway(Struct, frozen=True):
+    """How long word to a machine and back takes, which may have changed."""
+
+    name: str
+    away_s: float
+
+
 class MachineGone(Struct, frozen=True):
     name: str
 
@@ -131,6 +138,7 @@ Fact = (
     | GiveUpAsked
     | Recovered
     | MachineSeen
+    | MachineAway
     | MachineGone
     | MachineRemoved
     | ProcessStarted
@@ -162,10 +170,16 @@ class StopAttempt(Struct, frozen=True):
     now: bool = False
 
 
+class RecallAttempt(Struct, frozen=True):
+    """Let the job's present attempt, which was sent ahead, come back unless it has begun."""
+
+    job: Job
+
+
 class Conclude(Struct, frozen=True):
     """The attempt is over; whoever watches it may let go."""
 
     job: Job
 
 
-Order = StartAttempt | FindAttempt | StopAttempt | Conclude
+Order = StartAttempt | FindAttempt | StopAttempt | RecallAttempt | Conclude

@@ -171,6 +171,10 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     #: A part of its keys that nobody can have given out before, not even a copy of this Engine.
     #: Empty for attempts that an older version made.
     token: str = ""
+    #: Jobs alike that follow one another on its machine; empty where none of them is sent ahead.
+    series: str = ""
+    #: It was sent ahead, to a machine where so many of its series run at a time; 0: it was not.
+    places: int = 0
     started: float = 0.0
     #: rank -> how that process ended.
     endings: dict[int, Ending] = field(default_factory=dict)
@@ -230,9 +234,11 @@ def key_of(engine: str, job_id: int, attempt: Attempt, rank: int) -> str:
 
 
 def standing(job: Job) -> str:
-    """The state as people see it: in the queue of its cluster, a job is queued until it runs."""
-    in_queue = job.spec.queue is not None and job.state is State.STARTING
-    return State.QUEUED.value if in_queue else job.state.value
+    """The state as people see it: a job is queued until it runs in the queue of its cluster, or on
+    the machine that it was sent ahead to."""
+    elsewhere = job.spec.queue is not None or (job.attempt is not None and job.attempt.places)
+    waits = elsewhere and job.state is State.STARTING
+    return State.QUEUED.value if waits else job.state.value
 
 
 def entry_of(job: Job) -> dict[str, Any] | None:

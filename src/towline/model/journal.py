@@ -23,6 +23,8 @@ class Kind(StrEnum):
     # of jobs
     SUBMITTED = "submitted"
     PLACED = "placed"
+    SENT_AHEAD = "sent_ahead"
+    CAME_BACK = "came_back"
     HANDED_OVER = "handed_over"
     RUNNING = "running"
     TAKEN_BACK = "taken_back"

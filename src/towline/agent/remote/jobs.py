@@ -9,6 +9,7 @@ from .crew import Crew
 from .home import checked_key
 from .leftovers import never_began
 from .refusal import Refusal
+from .series import AllSeries
 from .specs import checked_spec, exec_spec, packed
 from .states import look
 from .strays import Strays
@@ -21,13 +22,14 @@ class Job:
     """One job that has not ended, as far as this agent knows."""
 
     __slots__ = (
-        "held", "host", "key", "pid", "raw", "released", "started", "stopping", "tries", "trouble",
-        "worker",
+        "held", "host", "key", "pid", "raw", "released", "series", "started", "stopping", "tries",
+        "trouble", "worker",
     )  # fmt: skip
 
-    def __init__(self, key, raw=b""):
+    def __init__(self, key, raw=b"", series=""):
         self.key = key
         self.raw = raw
+        self.series = series
         self.worker = None
         self.held = False
         #: The machine that it is on, if it is not this one.
@@ -61,8 +63,9 @@ class Jobs:
         self.home = home
         self.woken = woken
         self.login = login
-        self.jobs = {}
+        self.jobs: "dict[str, Job]" = {}
         self.queue: "collections.deque[Job]" = collections.deque()
+        self.series = AllSeries(lambda job: self.jobs.get(job.key) is job)
         self.held, self.started, self.ended = [], [], []
         self.crew = Crew(loop, home, self.heard, self.supervisor_died)
         self.strays = Strays(loop, home, self.has_started, self.has_ended)
@@ -94,7 +97,7 @@ class Jobs:
         for spec in wanted:
             try:
                 spec = checked_spec(spec)
-                self.accept(spec["key"], packed(spec))
+                self.accept(spec["key"], packed(spec), spec["series"], spec["places"])
                 accepted.append(spec["key"])
             except Refusal as refusal:
                 # One that cannot be does not keep the others from starting.
@@ -108,7 +111,7 @@ class Jobs:
         self.dispatch()
         return {}
 
-    def accept(self, key, raw):
+    def accept(self, key, raw, series="", places=0):
         """Never twice: what is known already is only told again."""
         job = self.jobs.get(key)
         if job is not None:
@@ -117,9 +120,12 @@ class Jobs:
             elif job.started and not job.host:
                 self.started.append([key, job.pid, job.started])
             return
-        job = Job(key, raw)
-        self.jobs[key] = job
-        self.queue.append(job)
+        job = self.jobs[key] = Job(key, raw, series)
+        if series and places > 0:
+            self.queue.extend(self.series.wait(job, places))
+        else:
+            self.series.join(job)
+            self.queue.append(job)
 
     def dispatch(self):
         self.dispatching = False
@@ -178,9 +184,16 @@ class Jobs:
         self.woken(job.key)
 
     def has_ended(self, key, end):
-        self.jobs.pop(key, None)
+        self.is_over(self.jobs.pop(key, None))
         self.ended.append([key, end])
         self.woken(key)
+
+    def is_over(self, job):
+        """Whoever was sent ahead for its place begins."""
+        if job is not None and job.series:
+            self.queue.extend(self.series.leave(job))
+            if self.queue:
+                self.dispatch_later(0.0)
 
     def adopt(self, job):
         """Somebody else has or had this job: say what is known, and watch it from now on."""
@@ -216,6 +229,9 @@ class Jobs:
         job.held, job.started, job.host = seen.state == "held", seen.started, seen.host
         job.pid = 0 if seen.host else seen.pid
         self.jobs[job.key] = job
+        if not seen.host:
+            job.series = job.series or seen.series
+            self.series.join(job)
         self.strays.watch(job, seen)
         if job.stopping is not None:  # whoever has it now did not hear of it
             self.strays.stop(job, *job.stopping)
@@ -297,7 +313,9 @@ class Jobs:
         os.makedirs(self.home.record(key), 0o700, exist_ok=True)
         seen = look(self.home, key, entomb=endings.ending(cause, text))
         if seen.state == "ended":
-            if self.jobs.pop(key, None) is not None:
+            job = self.jobs.pop(key, None)
+            if job is not None:
+                self.is_over(job)
                 self.ended.append([key, seen.ending])
                 self.woken(key)
         return seen.as_reply()

@@ -33,6 +33,10 @@ FIELDS: "dict[str, tuple[tuple[type, ...], Any]]" = {
     "folder": ((str,), ""),
     #: What it was granted of this machine, for others to see; see claims.py.
     "claim": ((dict, type(None)), None),
+    #: Jobs alike that follow one another here; and if it comes ahead of its time, how many run at
+    #: a time; see series.py.
+    "series": ((str,), ""),
+    "places": ((int,), 0),
     #: What runs beside it: `name` and `argv` of each; see services.py.
     "services": ((list,), []),
 }

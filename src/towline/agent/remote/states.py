@@ -27,6 +27,8 @@ class Seen:
         self.pid = life.get("pid", 0)
         self.start = life.get("start", 0)
         self.started = life.get("started", 0.0)
+        spec = life.get("spec")
+        self.series = str(spec.get("series") or "") if isinstance(spec, dict) else ""
 
     def as_reply(self):
         reply = {"state": self.state}

@@ -105,6 +105,9 @@ class QueueBackend:
         if queue := self.queues.get(job.spec.cluster):
             queue.stop(handover_key(self.engine_id, job), now)
 
+    def recall(self, job: Job) -> None:
+        """Nothing is sent ahead to a queue."""
+
     def conclude(self, job: Job) -> None:
         if queue := self.queues.get(job.spec.cluster):
             queue.conclude(handover_key(self.engine_id, job))
