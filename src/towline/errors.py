@@ -11,6 +11,7 @@ TowlineError
 │   ├── Unreachable       no answer (network, name, port); worth trying again
 │   │   └── NoNetwork     it was not even asked: this side has no network, or no names
 │   ├── Refused           it answered and said no (key, password, host key); a person must act
+│   ├── LoginWanted       the same, with the command by which that person logs in
 │   └── Unusable          logged in, but no python3, no disk space, a wrong clock
 ├── AgentError            the agent over there refused one operation
 │   └── Nonsense          it said something that no agent says
@@ -21,6 +22,10 @@ TowlineError
 
 `text` says what was wrong and where, `hint` what to do next. Both are for people.
 """
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class TowlineError(Exception):
@@ -106,6 +111,18 @@ class NoNetwork(Unreachable):
 
 class Refused(HostError):
     code = "refused"
+
+
+class LoginWanted(HostError):
+    """`error` goes away when a person logs in; `login` says how."""
+
+    def __init__(self, error: HostError, login: "Mapping[str, object]") -> None:
+        super().__init__(error.text, error.hint)
+        self.code, self.exit_code, self.status = error.code, error.exit_code, error.status
+        self.login = login
+
+    def facts(self) -> dict[str, object]:
+        return {"login": self.login}
 
 
 class Unusable(HostError):

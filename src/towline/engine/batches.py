@@ -5,11 +5,11 @@ import contextlib
 import functools
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from towline.api.batches import BatchView, MachineShare
 from towline.backends.tasks import Tasks
 from towline.core.batches import Progress
 from towline.engine.engine import Engine, request_of
@@ -212,12 +212,12 @@ class Batches:
 
     # --- what is known of them ---------------------------------------------------------------
 
-    def listed(self, everything: bool) -> list[dict[str, Any]]:
+    def listed(self, everything: bool) -> list[BatchView]:
         since = 0.0 if everything else self.engine.clock() - _RECENT_S
         views = (self.view(batch.name) for batch in self.store.batches.all())
         return [view for view in views if view["ended"] is None or view["ended"] >= since]
 
-    def view(self, name: str) -> dict[str, Any]:
+    def view(self, name: str) -> BatchView:
         """What programs see of a batch."""
         batch = self.store.batches.named(name)
         progress = self.active.get(name)
@@ -258,9 +258,9 @@ class Batches:
         starting = job is not None and job.state is State.STARTING
         return starting and self.engine.core.scheduler.series.is_ahead(job_id)
 
-    def _machines(self, progress: Progress) -> dict[str, Any]:
+    def _machines(self, progress: Progress) -> dict[str, MachineShare]:
         """Which machine runs how many of its jobs, and on which GPUs."""
-        found: dict[str, Any] = {}
+        found: dict[str, MachineShare] = {}
         for job_id, state in progress.inside.items():
             job = self.engine.core.jobs.get(job_id)
             if state is State.QUEUED or job is None or job.attempt is None:

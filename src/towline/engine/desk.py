@@ -2,8 +2,10 @@
 
 import getpass
 import os
-from typing import Any
+from typing import Any, cast
 
+from towline.api.jobs import JobDetail, JobView, MachineReason, ProcessView, QueueEntry, Why
+from towline.api.places import ClusterView, Login
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.backends.router import Backends
@@ -108,7 +110,7 @@ class Desk:
 
     # --- configuration -----------------------------------------------------------------------
 
-    def cluster_list(self, cwd: str | None) -> list[dict[str, Any]]:
+    def cluster_list(self, cwd: str | None) -> list[ClusterView]:
         config, sources = self.configuration.with_sources(cwd)
         return [
             {
@@ -126,22 +128,24 @@ class Desk:
 
     # --- jobs --------------------------------------------------------------------------------
 
-    def why(self, job_id: int) -> dict[str, Any]:
+    def why(self, job_id: int) -> Why:
         job = self.engine.job(job_id)
         if job.state is not State.QUEUED:
             silent = self._silent(job) if job.state in _ACTIVE else {}
             errors = {driver.name: _why_unheard(driver, job) for driver in silent.values()}
             ahead = not silent and self.engine.core.scheduler.series.is_ahead(job_id)
-            return {
+            why: Why = {
                 "text": self._explained(job_id).text if ahead else _standing(job),
                 "machines": [{"machine": name, "reason": errors[name]} for name in errors],
-                "silent_since": self._unheard(job)["silent_since"],
-                **({} if job.state.final else self._in_queue(job)),
+                "silent_since": self._unheard(job)[0],
             }
+            if not job.state.final and (entry := self._in_queue(job)):
+                why["queue"] = entry
+            return why
         if job_id not in self.engine.core.jobs:
             return {"text": f"it waits for its turn in batch {job.spec.batch}", "machines": []}
         told = self._explained(job_id)
-        reasons = []
+        reasons: list[MachineReason] = []
         for reason in told.reasons:
             for name in reason.machines:
                 driver = self.machines.drivers.get(name)
@@ -159,14 +163,21 @@ class Desk:
     def _explained(self, job_id: int) -> Explanation:
         return self.engine.core.scheduler.explain(job_id, self.engine.clock())
 
-    def seen(self, job: Job) -> dict[str, Any]:
+    def seen(self, job: Job) -> JobView:
         """A job as people see it; one whose machine is silent says so."""
-        return {**view(job), **self._in_queue(job), **self._unheard(job)}
+        seen = view(job)
+        seen["queue"] = self._in_queue(job)
+        seen["silent_since"], silence = self._unheard(job)
+        if silence:
+            seen["reason"] = "; ".join(filter(None, (job.reason, silence)))
+        return seen
 
-    def _in_queue(self, job: Job) -> dict[str, Any]:
+    def _in_queue(self, job: Job) -> QueueEntry | None:
         """Where it stands in the queue that its cluster has of its own."""
         entry = entry_of(job)
-        return {} if entry is None else {"queue": entry | self.standing(job)}
+        if entry is not None:
+            entry.update(cast("QueueEntry", self.standing(job)))
+        return entry
 
     def standing(self, job: Job) -> dict[str, Any]:
         """While it waits there: since when, its place, when it is expected to start."""
@@ -175,14 +186,12 @@ class Desk:
         since = job.attempt.entry.requeued_at or job.submitted
         return {"since": since} | self.clusters.slurm.standing(job)
 
-    def _unheard(self, job: Job) -> dict[str, Any]:
+    def _unheard(self, job: Job) -> tuple[float | None, str]:
         """Since when nothing is heard of an active job, and why; None where it is heard of."""
         silent = self._silent(job) if job.state in _ACTIVE else {}
         since = [driver.channel.silent_since or driver.channel.since for driver in silent.values()]
-        found: dict[str, Any] = {"silent_since": min(filter(None, since), default=None)}
-        if silent:
-            found["reason"] = "; ".join(filter(None, (job.reason, self.silence(job))))
-        return found
+        why = self.silence(job) if silent else ""
+        return min(filter(None, since), default=None), why
 
     def _heard_at(self, job: Job) -> float | None:
         """When the machine of it that was silent for longest last said anything."""
@@ -220,7 +229,7 @@ class Desk:
             if reasons:
                 await self.engine.give_up(job_id, reasons)
 
-    def detail(self, job_id: int) -> dict[str, Any]:
+    def detail(self, job_id: int) -> JobDetail:
         job = self.engine.job(job_id)
         history = self.engine.store.journal.of_job(job_id, _MOST_HISTORY)
         return {
@@ -244,10 +253,10 @@ class Desk:
             ],
         }
 
-    def _processes(self, job: Job) -> list[dict[str, Any]]:
+    def _processes(self, job: Job) -> list[ProcessView]:
         if job.attempt is None:
             return []
-        found = []
+        found: list[ProcessView] = []
         for rank, (group, process, _) in enumerate(request_of(job.spec.request).processes()):
             slot = job.attempt.placement[rank]
             ending = job.attempt.endings.get(rank)
@@ -269,7 +278,7 @@ class Desk:
 
     # --- machines ----------------------------------------------------------------------------
 
-    def logins(self, name: str, cwd: str | None) -> list[dict[str, Any]]:
+    def logins(self, name: str, cwd: str | None) -> list[Login]:
         """How a person logs in to a machine, or to all machines of a cluster that want it."""
         if name not in self.machines.drivers:
             name = self.clusters.called(name)
@@ -296,7 +305,7 @@ def _access(cluster: Cluster) -> str:
     return cluster.url if isinstance(cluster, ServerCluster) else cluster.host
 
 
-def login_of(driver: Driver) -> dict[str, Any] | None:
+def login_of(driver: Driver) -> Login | None:
     command = driver.host.login()
     if command is None or (driver.error is not None and not needs_person(driver.error)):
         return None

@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-from typing import Any
 
 from towline.agent.link import Link
+from towline.api.places import ForwardView
 from towline.backends.machines import Machines
 from towline.backends.tasks import Tasks
 from towline.engine.engine import Engine
@@ -118,7 +118,7 @@ class Forwards:
         for forward in self._open.values():
             await forward.close()
 
-    def list(self) -> list[dict[str, Any]]:
+    def list(self) -> list[ForwardView]:
         return [{"job": f.job, "port": f.port, "local": f.local} for f in self._open.values()]
 
     def __len__(self) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from towline.agent.link import Link
+from towline.api.places import Cleaned
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.backends.tasks import Tasks
@@ -90,7 +91,7 @@ class Housekeeping:
 
     # --- when asked --------------------------------------------------------------------------
 
-    async def clean(self, dry_run: bool, everything: bool = False) -> dict[str, Any]:
+    async def clean(self, dry_run: bool, everything: bool = False) -> Cleaned:
         """Every machine that was ever used, and this machine's own copies.
 
         `everything` is all that is home, however little time ago.

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from towline.api.jobs import Plan
 from towline.backends.ahead import Ahead
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
@@ -133,7 +134,7 @@ class Intake:
                 ids = await self.engine.submit(specs, key)
             return [self.engine.job(job_id) for job_id in ids]
 
-    async def plan(self, ask: JobAsk) -> dict[str, Any]:
+    async def plan(self, ask: JobAsk) -> Plan:
         """What would be sent, and where it would go; nothing is done."""
         config = self.config(checked_folder(ask.cwd), ask.cluster)
         spec = spec_from(ask, config, self.owner)
@@ -155,7 +156,7 @@ class Intake:
             "queue": None if spec.queue is None else shown_words(spec.title, spec.queue),
             "files": snapshot.files,
             "bytes": snapshot.bytes,
-            "largest": largest(snapshot),
+            "largest": [[path, size] for path, size in largest(snapshot)],
             "env": sorted(spec.env),
             "folder": snapshot.subfolder,
         }

@@ -1,10 +1,10 @@
 """How many jobs of one kind some machines could run at a time, as they are now."""
 
 import asyncio
-from typing import Any
 
 from msgspec import Struct
 
+from towline.api.places import Limits, MachineLimits
 from towline.config.settings import MachineEntry
 from towline.core.capacity import seats_for
 from towline.engine.ask import checked_folder
@@ -27,7 +27,7 @@ class LimitsAsk(Struct, forbid_unknown_fields=True):
     each: bool = False
 
 
-async def limits(desk: Desk, ask: LimitsAsk) -> dict[str, Any]:
+async def limits(desk: Desk, ask: LimitsAsk) -> Limits:
     """The cluster of these machines, and for each, in the order given, its name and who fits.
 
     `slots` has the GPUs of each of the jobs that could run there at a time.
@@ -44,7 +44,7 @@ async def limits(desk: Desk, ask: LimitsAsk) -> dict[str, Any]:
     # What the machines said is among the facts that this waits for.
     await desk.engine.tell(StopAsked(()))
     rooms, twins = desk.engine.core.scheduler.pool.rooms, desk.machines.twins
-    machines = [
+    machines: list[MachineLimits] = [
         {
             "name": name,
             "slots": [list(gpus) for gpus in seats_for(rooms.get(twins.get(name, name)), need)],

@@ -1,9 +1,8 @@
 """Which jobs a list has, and which job or batch a name means."""
 
-from typing import Any
-
 from msgspec import Struct
 
+from towline.api.jobs import Meant
 from towline.errors import NotFound, UsageError
 from towline.model.job import FINAL, Job, State, standing
 from towline.store.store import Store
@@ -105,7 +104,7 @@ def jobs_of_batch(store: Store, name: str, state: str, limit: int) -> list[Job]:
     return store.jobs_between(batch.first, batch.last, sorted(states), limit)
 
 
-def meant(store: Store, name: str) -> dict[str, Any]:
+def meant(store: Store, name: str) -> Meant:
     """The job or the batch that a name means: a title, a batch, `BATCH.LINE`, or `last`."""
     if name == "last":
         return _last(store)
@@ -120,7 +119,7 @@ def meant(store: Store, name: str) -> dict[str, Any]:
     raise NotFound(f"there is no job {name!r}", hint="see which there are: tow status --all")
 
 
-def _last(store: Store) -> dict[str, Any]:
+def _last(store: Store) -> Meant:
     newest = store.newest()
     if not newest:
         raise NotFound("there is no job yet", hint="tow run COMMAND starts one")

@@ -5,11 +5,11 @@ What came home stays. Nothing goes that is the only copy, unless somebody insist
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct, field
 
 from towline.agent.link import Link
+from towline.api.places import MachineDisk
 from towline.backends.machines import Machines
 from towline.core.garbage import is_home, is_ours
 from towline.engine.engine import Engine
@@ -116,15 +116,20 @@ def _check(job: Job, owed: bool, force: bool) -> None:
         )
 
 
-async def disk_use(machines: Machines, names: Sequence[str]) -> list[dict[str, Any]]:
+async def disk_use(machines: Machines, names: Sequence[str]) -> list[MachineDisk]:
     """What Towline takes on each machine, and what is free there."""
 
-    async def one(name: str) -> dict[str, Any]:
+    async def one(name: str) -> MachineDisk:
         try:
             link = await machines.drivers[name].reach(_REACH_S, patient=False)
             answer, _ = await link.ask("disk")
-            figures = ("jobs", "folders", "contents", "free")
-            return {"machine": name, **{figure: answer[figure] for figure in figures}}
+            return {
+                "machine": name,
+                "jobs": answer["jobs"],
+                "folders": answer["folders"],
+                "contents": answer["contents"],
+                "free": answer["free"],
+            }
         except (HostError, AgentError) as error:
             return {"machine": name, "error": error.text, "hint": error.hint}
 

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from towline.agent.link import Link
+from towline.api.places import ServiceView
 from towline.backends.base import Backend
 from towline.backends.machines import Machines
 from towline.backends.tasks import Tasks
@@ -246,7 +247,7 @@ class Services:
 
     # --- what people ask ---------------------------------------------------------------------
 
-    def list(self, job_id: int | None = None) -> list[dict[str, Any]]:
+    def list(self, job_id: int | None = None) -> list[ServiceView]:
         """All services of jobs that have not ended, or those of one job."""
         if job_id is not None:
             self._check(self.engine.job(job_id))
@@ -265,7 +266,7 @@ class Services:
                 last = f"what it wrote for TensorBoard: tow tensorboard {job.id}"
             raise NotFound(f"job {job.id} is {job.state}, so its services have ended", hint=last)
 
-    def view(self, standing: Standing) -> dict[str, Any]:
+    def view(self, standing: Standing) -> ServiceView:
         job = self.engine.job(standing.job)
         state, text = standing.state, standing.text
         driver = self.machines.driver_of(job.attempt.placement[0]) if job.attempt else None
@@ -329,7 +330,7 @@ def _log_of(name: str) -> str:
     return f"services/{name}.log"
 
 
-def _in_words(seen: dict[str, Any]) -> str:
+def _in_words(seen: ServiceView) -> str:
     """What is said of a service to whoever follows its job."""
     if seen["state"] == "failed":
         return f"{seen['name']} does not run: {seen['text']}"

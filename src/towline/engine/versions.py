@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from towline.api.files import SnapshotRecord
 from towline.config.settings import SnapshotSettings
 from towline.engine.engine import Engine
 from towline.engine.intake import Intake
@@ -75,7 +76,7 @@ class Versions:
         await _in_thread(set_apart, folder, original(job.spec.folder))
         return files
 
-    def records(self, cwd: str) -> list[dict[str, Any]]:
+    def records(self, cwd: str) -> list[SnapshotRecord]:
         """What the repository at `cwd` keeps of dirty trees, oldest first."""
         return [
             {"branch": one.name, "commit": one.commit, "at": one.at, "title": one.title}

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
+from towline.api.places import Capacity, MachineView
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.backends.queue.commands import QueueSilent
@@ -17,7 +17,6 @@ from towline.errors import AgentError, HostError, TowlineError
 from towline.model.machine import Machine
 from towline.probes.nodes import Node
 
-View = dict[str, Any]
 #: How long a look at the machines waits for one; and for one that did not answer before.
 _LOOK_S, _LOOK_AGAIN_S = 8.0, 2.0
 
@@ -31,7 +30,7 @@ class WhatsFree:
         self.clusters = clusters
         self.intake = intake
 
-    async def of_clusters(self, cwd: str | None, cluster: str | None) -> list[View]:
+    async def of_clusters(self, cwd: str | None, cluster: str | None) -> list[MachineView]:
         """Those of all clusters, or of one."""
         wrong: dict[str, TowlineError] = {}
         drivers = self._drivers(cwd, cluster, wrong)
@@ -64,7 +63,7 @@ class WhatsFree:
                 wrong[name] = error
         return drivers
 
-    async def behind(self, drivers: Iterable[Driver]) -> list[View]:
+    async def behind(self, drivers: Iterable[Driver]) -> list[MachineView]:
         """What does the work: the machines themselves, or the nodes behind an access node."""
         found = await asyncio.gather(*map(self._behind, self._each_once(drivers)))
         return [view for views in found for view in views]
@@ -74,7 +73,7 @@ class WhatsFree:
         names = dict.fromkeys(self.machines.twins.get(d.name, d.name) for d in drivers)
         return [self.machines.drivers[name] for name in names if name in self.machines.drivers]
 
-    async def _behind(self, driver: Driver) -> list[View]:
+    async def _behind(self, driver: Driver) -> list[MachineView]:
         if driver.name not in self.clusters.slurm.queues:
             return [self._machine(driver)]
         access = self._machine(driver) | {"clusters": [driver.name]}
@@ -95,14 +94,14 @@ class WhatsFree:
                     found.setdefault(node, []).append(job.id)
         return found
 
-    def _machine(self, driver: Driver) -> View:
+    def _machine(self, driver: Driver) -> MachineView:
         member = self.machines.members[driver.name]
         seen = self.machines.seen.get(driver.name)
         also = [name for name, counts in self.machines.twins.items() if counts == driver.name]
         twins = [self.machines.members[name] for name in also]
         is_ahead = self.engine.core.scheduler.series.is_ahead
         wanted = [self.machines.drivers[name].wanted.values() for name in (driver.name, *also)]
-        found: View = {
+        found: MachineView = {
             "name": driver.name,
             "also": also,
             "clusters": sorted(set(member.clusters).union(*(m.clusters for m in twins))),
@@ -112,10 +111,12 @@ class WhatsFree:
             "closed": self.engine.core.scheduler.closed(driver.name),
             "jobs": sorted({one.job for some in wanted for one in some if not is_ahead(one.job)}),
             "seen": driver.channel.since,
+            "cpus": None,
+            "gpus": [],
         }
-        return found | (self._capacity(seen) if seen else {"cpus": None, "gpus": []})
+        return {**found, **self._capacity(seen)} if seen else found
 
-    def _capacity(self, seen: Machine) -> View:
+    def _capacity(self, seen: Machine) -> Capacity:
         ours = usage_of(self.engine.core.scheduler.pool, seen.name)
         gpus = []
         for gpu in seen.gpus:
@@ -144,7 +145,7 @@ class WhatsFree:
         }
 
 
-def _unusable(cluster: str, error: TowlineError) -> View:
+def _unusable(cluster: str, error: TowlineError) -> MachineView:
     """Stands for the machines of a cluster that cannot be used as it is configured."""
     return {
         "name": cluster,
@@ -160,7 +161,7 @@ def _unusable(cluster: str, error: TowlineError) -> View:
     }
 
 
-def _node(node: Node, access: Driver, jobs: list[int]) -> View:
+def _node(node: Node, access: Driver, jobs: list[int]) -> MachineView:
     """A node like a machine; its queue says of GPUs only how many of a kind there are."""
     return {
         "name": node.name,

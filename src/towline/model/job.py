@@ -1,11 +1,10 @@
 """A job: what was asked, where it stands, how it ended."""
 
 from enum import StrEnum
-from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
 
+from towline.api.jobs import JobView, QueueEntry
 from towline.model.machine import Placement
 from towline.model.service import Service
 
@@ -241,13 +240,22 @@ def standing(job: Job) -> str:
     return State.QUEUED.value if waits else job.state.value
 
 
-def entry_of(job: Job) -> dict[str, Any] | None:
+def entry_of(job: Job) -> QueueEntry | None:
     """What the queue of its cluster calls a job; None for one that Towline places itself."""
     queue = job.spec.queue
     if queue is None:
         return None
     entry = job.attempt.entry if job.attempt else Entry()
-    return {"kind": queue.kind, "options": [list(words) for words in queue.options]} | asdict(entry)
+    return {
+        "kind": queue.kind,
+        "options": [list(words) for words in queue.options],
+        "number": entry.number,
+        "partition": entry.partition,
+        "account": entry.account,
+        "time_limit": entry.time_limit,
+        "requeued_at": entry.requeued_at,
+        "requeued": entry.requeued,
+    }
 
 
 def _whereabouts(job: Job) -> list[str]:
@@ -257,7 +265,7 @@ def _whereabouts(job: Job) -> list[str]:
     return job.attempt.machines()
 
 
-def view(job: Job) -> dict[str, Any]:
+def view(job: Job) -> JobView:
     """What programs see of a job; environment values are left out on purpose."""
     return {
         "id": job.id,

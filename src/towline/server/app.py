@@ -1,145 +1,85 @@
-"""The HTTP application: version check, errors in one shape, and the routes."""
+"""The HTTP application: version check, errors in one shape, and the endpoints."""
 
-import logging
-from typing import Any
+from collections.abc import Callable
 
-from litestar import Litestar, Request, Response
-from litestar.datastructures import State
-from litestar.enums import ScopeType
-from litestar.exceptions import HTTPException
-from litestar.openapi.config import OpenAPIConfig
-from litestar.types import ASGIApp, Receive, Scope, Send
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from towline.agent.frames import encode_json
 from towline.engine.desk import Desk
-from towline.errors import TowlineError, UsageError
-from towline.server.routes import (
-    batches,
-    clusters,
-    engine,
-    events,
-    files,
-    housekeeping,
-    jobs,
-    limits,
-    services,
-    snapshots,
-    transfers,
-    trust,
-)
-from towline.server.wire import VERSION_HEADER, error_body
+from towline.server.endpoints import VERSION_HEADER, Endpoint, json_response
+from towline.server.problems import described
+from towline.server.routes import ENDPOINTS
+from towline.server.routes.engine import retire_with
 from towline.version import __version__
 
-log = logging.getLogger("towline")
 _OWN_VERSION = (VERSION_HEADER.lower().encode(), __version__.encode())
 
 
-def make_app(desk: Desk, retire: Any) -> Litestar:
-    return Litestar(
-        route_handlers=[
-            *engine.ROUTES,
-            *jobs.ROUTES,
-            *batches.ROUTES,
-            *events.ROUTES,
-            *files.ROUTES,
-            *transfers.ROUTES,
-            *clusters.ROUTES,
-            *snapshots.ROUTES,
-            *housekeeping.ROUTES,
-            *limits.ROUTES,
-            *services.ROUTES,
-            *trust.ROUTES,
-        ],
-        state=State({"desk": desk, "retire": retire}),
-        exception_handlers={
-            TowlineError: _told,
-            HTTPException: _http,
-            OverflowError: _odd,
-            RecursionError: _odd,
-            UnicodeError: _odd,
-            ValueError: _odd,
-            Exception: _unexpected,
-        },
-        middleware=[_door(desk)],
-        openapi_config=OpenAPIConfig(title="Towline", version=__version__, path="/v1/schema"),
-        request_max_body_size=None,
-        debug=False,
+def make_app(desk: Desk, retire: Callable[[], None]) -> ASGIApp:
+    """The whole API of one Engine; `retire` lets it end."""
+    endpoints = [*ENDPOINTS, retire_with(retire)]
+    app = Starlette(
+        routes=[*(one.route(desk) for one in endpoints), *_described(endpoints)],
+        # What no endpoint serves; endpoints answer for their own errors.
+        exception_handlers={HTTPException: _no_such_endpoint},
     )
+    return _Door(desk, app)
 
 
-def _door(desk: Desk) -> Any:
+def _described(endpoints: list[Endpoint]) -> list[Route]:
+    """The description of the API, for programs and for people."""
+
+    async def for_programs(request: Request) -> Response:
+        from towline.server.openapi import document
+
+        return json_response(document(endpoints))
+
+    async def for_people(request: Request) -> Response:
+        from towline.server.openapi import page
+
+        return HTMLResponse(page(endpoints))
+
+    return [Route("/v1/schema/openapi.json", for_programs), Route("/v1/schema", for_people)]
+
+
+class _Door:
     """Count who is inside, and refuse clients of another version before anything is done.
 
     A newer one replaces this Engine first; an older one comes again without saying its version.
     """
 
-    def counting(app: ASGIApp) -> ASGIApp:
-        checked = _same_version(app)
+    def __init__(self, desk: Desk, app: ASGIApp) -> None:
+        self._desk = desk
+        self._app = app
 
-        async def enter(scope: Scope, receive: Receive, send: Send) -> None:
-            desk.visitors += 1
-            try:
-                await checked(scope, receive, send)
-            finally:
-                desk.visitors -= 1
-                desk.engine.last_active = desk.engine.clock()
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        desk = self._desk
+        desk.visitors += 1
+        try:
+            await self._enter(scope, receive, send)
+        finally:
+            desk.visitors -= 1
+            desk.engine.last_active = desk.engine.clock()
 
-        return enter
-
-    return counting
-
-
-def _same_version(app: ASGIApp) -> ASGIApp:
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == ScopeType.HTTP:
+    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
             sent = dict(scope["headers"]).get(_OWN_VERSION[0])
             retiring = scope["path"] == "/v1/engine/retire"
             if sent is not None and sent != _OWN_VERSION[1] and not retiring:
-                await _refuse(send, sent.decode(errors="replace"))
+                await _other_version(sent.decode(errors="replace"))(scope, receive, send)
                 return
-        await app(scope, receive, send)
-
-    return checked
+        await self._app(scope, receive, send)
 
 
-async def _refuse(send: Send, sent: str) -> None:
+async def _no_such_endpoint(_: Request, error: Exception) -> Response:
+    status, body = described(error)
+    return json_response(body, status)
+
+
+def _other_version(sent: str) -> Response:
     text = f"this Engine is version {__version__}, the command is version {sent}"
-    body = encode_json({"error": {"code": "version", "text": text, "hint": ""}, "exit": 1})
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 409, "headers": [*headers, _OWN_VERSION]})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-def _told(_: Request[Any, Any, Any], error: TowlineError) -> Response[bytes]:
-    return Response(error_body(error), status_code=error.status, media_type="application/json")
-
-
-def _http(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    body = {"error": {"code": "usage", "text": str(error.detail), "hint": ""}, "exit": 2}
-    return Response(encode_json(body), status_code=error.status_code, media_type="application/json")
-
-
-def _odd(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Numbers, texts and nesting that nothing here can hold are the sender's to mend."""
-    if isinstance(error, OverflowError):
-        text = "a number in the request is too large"
-    elif isinstance(error, RecursionError):
-        text = "the request is nested too deeply"
-    elif isinstance(error, UnicodeError):
-        text = "a text in the request is not Unicode"
-    elif "null byte" in str(error) or "null character" in str(error):
-        text = "a path in the request has a NUL in it"
-    else:
-        return _unexpected(request, error)
-    return _told(request, UsageError(text))
-
-
-def _unexpected(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """A bug: the log has the traceback, the user a sentence."""
-    log.error("unexpected", exc_info=error)
-    text = f"the Engine failed unexpectedly: {type(error).__name__}: {error}"
-    body = {
-        "error": {"code": "bug", "text": text, "hint": "`tow engine log` shows more"},
-        "exit": 1,
-    }
-    return Response(encode_json(body), status_code=500, media_type="application/json")
+    return json_response({"error": {"code": "version", "text": text, "hint": ""}, "exit": 1}, 409)

@@ -4,19 +4,19 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import msgspec
-from litestar import Request, Response, delete, get, post
-from litestar.response import Stream
 
+from towline.api.places import ClusterList, ClusterName, Logins, MachineList, Nothing
 from towline.backends.driver import Driver
 from towline.backends.slurm.options import option_names
 from towline.config.edit import add_cluster, remove_cluster, set_default, text_with_cluster
 from towline.config.settings import MachinesCluster, SlurmCluster
 from towline.engine.ask import checked_folder
-from towline.engine.desk import Desk, login_of
+from towline.engine.desk import login_of
 from towline.engine.doctor import examine, examine_slurm
 from towline.engine.output import Frame
 from towline.errors import HostError, NoNetwork, TowlineError, Unreachable, UsageError
-from towline.server.wire import answer, body_as, frames
+from towline.server.endpoints import Call, Endpoint, delete, get, post
+from towline.server.streams import Frames
 
 
 class NewCluster(msgspec.Struct, forbid_unknown_fields=True):
@@ -57,22 +57,28 @@ class Redial(msgspec.Struct):
     machines: list[str]
 
 
-def _cwd(request: Request[Any, Any, Any]) -> str | None:
-    return request.query_params.get("cwd") or None
+class Where(msgspec.Struct):
+    cwd: str | None = None
+    cluster: str | None = None
+
+
+class WhichMachine(msgspec.Struct):
+    name: str = ""
+    cwd: str | None = None
 
 
 @get("/v1/clusters")
-async def list_clusters(request: Request[Any, Any, Any]) -> Response[bytes]:
-    return answer({"clusters": request.app.state.desk.cluster_list(_cwd(request))})
+async def list_clusters(call: Call, query: Where) -> ClusterList:
+    """Those that are configured for a folder."""
+    return {"clusters": call.desk.cluster_list(query.cwd)}
 
 
-@post("/v1/clusters", status_code=200)
-async def add(request: Request[Any, Any, Any]) -> Stream:
+@post("/v1/clusters")
+async def add(call: Call, body: NewCluster) -> Frames:
     """Meet the machines of a new cluster, show what was found, and write it into the user's
     configuration unless nothing answers."""
-    desk: Desk = request.app.state.desk
-    new = await body_as(request, NewCluster)
-    settings = new.settings()
+    desk = call.desk
+    new, settings = body, body.settings()
     text_with_cluster(desk.paths.config_file, new.name, settings)
 
     async def stream() -> AsyncIterator[Frame]:
@@ -96,7 +102,7 @@ async def add(request: Request[Any, Any, Any]) -> Stream:
             if not added:
                 desk.clusters.give_up(new.name)
 
-    return frames(stream())
+    return Frames(stream())
 
 
 async def _met(driver: Driver) -> tuple[dict[str, Any], HostError | None]:
@@ -121,27 +127,26 @@ def could_work(errors: Iterable[HostError | None]) -> bool:
     return any(not isinstance(error, Unreachable) for error in found)
 
 
-@post("/v1/clusters/default", status_code=200)
-async def default(request: Request[Any, Any, Any]) -> Response[bytes]:
+@post("/v1/clusters/default")
+async def default(call: Call, body: Named) -> Nothing:
     """Make a cluster of the user's configuration the one that is meant where none is named."""
-    desk: Desk = request.app.state.desk
-    set_default(desk.paths.config_file, (await body_as(request, Named)).name)
-    return answer({})
+    set_default(call.desk.paths.config_file, body.name)
+    return {}
 
 
-@post("/v1/clusters/slurm", status_code=200)
-async def ad_hoc_slurm(request: Request[Any, Any, Any]) -> Response[bytes]:
+@post("/v1/clusters/slurm")
+async def ad_hoc_slurm(call: Call, body: SlurmAsk) -> ClusterName:
     """The name of the cluster behind an access node, in the configuration or not."""
-    desk: Desk = request.app.state.desk
-    ask = await body_as(request, SlurmAsk)
-    config = desk.intake.config(checked_folder(ask.cwd))
-    given = SlurmCluster(host=ask.host, folder=ask.folder)
-    return answer({"cluster": await desk.clusters.ad_hoc_slurm(given, config)})
+    desk = call.desk
+    config = desk.intake.config(checked_folder(body.cwd))
+    given = SlurmCluster(host=body.host, folder=body.folder)
+    return {"cluster": await desk.clusters.ad_hoc_slurm(given, config)}
 
 
-@delete("/v1/clusters/{name:str}", status_code=200)
-async def remove(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
+@delete("/v1/clusters/{name:str}")
+async def remove(call: Call, name: str) -> Nothing:
+    """Take a cluster out of the user's configuration."""
+    desk = call.desk
     busy = [job.id for job in desk.engine.core.jobs.values() if job.spec.cluster == name]
     if busy:
         shown = ", ".join(map(str, busy[:5])) + (" …" if len(busy) > 5 else "")
@@ -150,43 +155,52 @@ async def remove(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
         )
     remove_cluster(desk.paths.config_file, name)
     desk.clusters.leave(name)
-    return answer({})
+    return {}
 
 
 @get("/v1/machines")
-async def list_machines(request: Request[Any, Any, Any]) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
-    cluster = request.query_params.get("cluster") or None
-    return answer({"machines": await desk.whats_free.of_clusters(_cwd(request), cluster)})
+async def list_machines(call: Call, query: Where) -> MachineList:
+    """What is free on the machines of all clusters, or of one."""
+    return {"machines": await call.desk.whats_free.of_clusters(query.cwd, query.cluster)}
 
 
 @get("/v1/machines/login")
-async def login(request: Request[Any, Any, Any]) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
-    return answer({"logins": desk.logins(request.query_params.get("name") or "", _cwd(request))})
+async def login(call: Call, query: WhichMachine) -> Logins:
+    """How a person logs in to a machine, or to all of a cluster that want it."""
+    return {"logins": call.desk.logins(query.name, query.cwd)}
 
 
-@post("/v1/machines/redial", status_code=200)
-async def redial(request: Request[Any, Any, Any]) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
-    for name in (await body_as(request, Redial)).machines:
-        desk.driver(name).channel.redial()
-    return answer({})
+@post("/v1/machines/redial")
+async def redial(call: Call, body: Redial) -> Nothing:
+    """Try machines again now."""
+    for name in body.machines:
+        call.desk.driver(name).channel.redial()
+    return {}
 
 
 @get("/v1/doctor")
-async def doctor(request: Request[Any, Any, Any]) -> Stream:
-    desk: Desk = request.app.state.desk
-    cluster = request.query_params.get("cluster") or None
+async def doctor(call: Call, query: Where) -> Frames:
+    """Examine the machines of all clusters, or of one, step by step."""
+    desk = call.desk
 
     async def stream() -> AsyncIterator[Frame]:
         healthy = True
-        async for step in examine(desk, _cwd(request), cluster):
+        async for step in examine(desk, query.cwd, query.cluster):
             healthy = healthy and step["ok"] is not False
             yield {"step": step}, b""
         yield {"done": True, "ok": healthy}, b""
 
-    return frames(stream())
+    return Frames(stream())
 
 
-ROUTES = [list_clusters, add, default, ad_hoc_slurm, remove, list_machines, login, redial, doctor]
+ENDPOINTS: list[Endpoint] = [
+    list_clusters,
+    add,
+    default,
+    ad_hoc_slurm,
+    remove,
+    list_machines,
+    login,
+    redial,
+    doctor,
+]

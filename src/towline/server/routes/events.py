@@ -2,19 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated
 
-from litestar import Request, get
-from litestar.response import Stream
+from msgspec import Meta, Struct
 
 from towline.agent.frames import encode_json
-from towline.engine.desk import Desk
 from towline.engine.engine import Engine
 from towline.engine.wording import words
 from towline.errors import UsageError
 from towline.model.journal import Event
-from towline.server.wire import VERSION_HEADER, number
-from towline.version import __version__
+from towline.server.endpoints import Call, Endpoint, get
+from towline.server.streams import Events
 
 #: The event after which an answer begins: where to go on when it is cut off before the first.
 SEQ_HEADER = "Towline-Seq"
@@ -22,38 +20,38 @@ SEQ_HEADER = "Towline-Seq"
 _MOST = 1000
 #: Between two signs of life, so that whoever listens notices a connection that is gone.
 _QUIET_S = 15.0
+_LAST = 1 << 62
+
+
+class Chosen(Struct):
+    #: The number of the last event known; -1: from now on.
+    since: Annotated[int, Meta(ge=-1)] = -1
+    job: Annotated[int, Meta(ge=0, le=_LAST)] = 0
+    batch: str = ""
+    follow: bool = True
 
 
 @get("/v1/events")
-async def events(request: Request[Any, Any, Any]) -> Stream:
+async def events(call: Call, query: Chosen) -> Events:
     """All events after `since`, or those of one job or batch; -1: from now on.
 
     With `follow=0` it ends with what has happened by now. A browser that was cut off says itself
     which event it saw last.
     """
-    desk: Desk = request.app.state.desk
-    job, batch = (
-        min(number(request, "job", 0), 1 << 62),
-        str(request.query_params.get("batch") or ""),
-    )
-    since = number(request, "since", -1)
-    last = request.headers.get("Last-Event-ID")
-    if last is not None:
+    desk = call.desk
+    job, batch, since = query.job, query.batch, query.since
+    if last := call.header("Last-Event-ID"):
         if not last.isdecimal():
             raise UsageError(f"Last-Event-ID is the number of an event, not {last!r}")
         since = int(last)
-    follow = request.query_params.get("follow") != "0"
     if job:
         desk.engine.job(job)
     if batch:
         desk.engine.store.batches.named(batch)
     if since < 0:
         since = desk.engine.store.journal.last_seq()
-    return Stream(
-        _lines(desk.engine, min(since, 1 << 62), job, batch, follow),
-        media_type="text/event-stream",
-        headers={VERSION_HEADER: __version__, SEQ_HEADER: str(since), "Cache-Control": "no-store"},
-    )
+    lines = _lines(desk.engine, min(since, _LAST), job, batch, query.follow)
+    return Events(lines, {SEQ_HEADER: str(since)})
 
 
 async def _lines(
@@ -96,4 +94,4 @@ def _message(event: Event) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.kind.encode(), encode_json(body))
 
 
-ROUTES = [events]
+ENDPOINTS: list[Endpoint] = [events]

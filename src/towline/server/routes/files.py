@@ -2,19 +2,19 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any, cast
 
 import msgspec
-from litestar import Request, Response, delete, get, post, put
-from litestar.response import Stream
 
+from towline.api.files import Fetched, Listing, Stat, Walk, Written
+from towline.api.places import Forwarded, Forwards, Nothing
 from towline.engine.cleaned import explained
 from towline.engine.desk import Desk
 from towline.engine.output import Frame
 from towline.errors import AgentError, NotFound, UsageError
 from towline.model.job import Job, view
-from towline.server.wire import VERSION_HEADER, answer, body_as, frames, number
-from towline.version import __version__
+from towline.server.endpoints import Call, Endpoint, delete, get, post, put
+from towline.server.streams import Bytes, Frames
 
 #: How long the whole file was when the first byte was read.
 SIZE_HEADER = "Towline-Size"
@@ -22,6 +22,25 @@ SIZE_HEADER = "Towline-Size"
 _LAST_PLACE = 2**62
 #: What the agent calls it -> what it means to the user.
 _USER_ERRORS = {"no_such_file", "is_folder", "not_folder", "outside", "denied", "unknown_job"}
+
+
+Place = Annotated[int, msgspec.Meta(ge=0, le=_LAST_PLACE)]
+
+
+class InFolder(msgspec.Struct):
+    path: str = ""
+
+
+class Range(msgspec.Struct):
+    path: str = ""
+    offset: Place = 0
+    limit: Place = _LAST_PLACE
+
+
+class NewFile(msgspec.Struct):
+    path: str = ""
+    #: Permissions, as they are typed: in octal.
+    mode: str = "0644"
 
 
 class Exec(msgspec.Struct):
@@ -57,35 +76,39 @@ def explained_to(desk: Desk, job: Job) -> Iterator[None]:
 
 
 @get("/v1/jobs/{job_id:int}/files")
-async def list_files(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
-    path = request.query_params.get("path") or ""
-    header, _ = await _ask(request.app.state.desk, job_id, "list", path=path)
-    return answer({"entries": header["entries"], "more": header.get("more", False)})
+async def list_files(call: Call, job_id: int, query: InFolder) -> Listing:
+    """What is in a folder of a job."""
+    header, _ = await _ask(call.desk, job_id, "list", path=query.path)
+    return {"entries": header["entries"], "more": header.get("more", False)}
 
 
 @get("/v1/jobs/{job_id:int}/walk")
-async def walk(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
-    path = request.query_params.get("path") or ""
-    header, _ = await _ask(request.app.state.desk, job_id, "walk", path=path)
-    return answer({"files": header["files"], "more": header.get("more", False)})
+async def walk(call: Call, job_id: int, query: InFolder) -> Walk:
+    """All files below a folder of a job."""
+    header, _ = await _ask(call.desk, job_id, "walk", path=query.path)
+    return {"files": header["files"], "more": header.get("more", False)}
 
 
 @get("/v1/jobs/{job_id:int}/stat")
-async def stat(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+async def stat(call: Call, job_id: int, query: InFolder) -> Stat:
     """What a path is; a link inside the job's folder is followed."""
-    path = request.query_params.get("path") or ""
-    header, _ = await _ask(request.app.state.desk, job_id, "stat", path=path)
-    return answer({field: header[field] for field in ("name", "kind", "size", "mtime", "mode")})
+    header, _ = await _ask(call.desk, job_id, "stat", path=query.path)
+    return {
+        "name": header["name"],
+        "kind": header["kind"],
+        "size": header["size"],
+        "mtime": header["mtime"],
+        "mode": header["mode"],
+    }
 
 
 @get("/v1/jobs/{job_id:int}/file")
-async def get_file(request: Request[Any, Any, Any], job_id: int) -> Stream:
+async def get_file(call: Call, job_id: int, query: Range) -> Bytes:
     """The bytes of a file, or of the range that `offset` and `limit` name."""
-    desk: Desk = request.app.state.desk
-    path = request.query_params.get("path") or ""
-    offset, limit = _place(request, "offset", 0), _place(request, "limit", _LAST_PLACE)
+    desk = call.desk
+    end = min(query.offset + query.limit, _LAST_PLACE)
     job = desk.engine.job(job_id)
-    found = desk.machines.files(job, 0).read(path, offset, min(offset + limit, _LAST_PLACE))
+    found = desk.machines.files(job, 0).read(query.path, query.offset, end)
     # The first piece is fetched before answering, so that errors are answers, not broken streams.
     with explained_to(desk, job):
         size, first = await anext(found)
@@ -95,15 +118,7 @@ async def get_file(request: Request[Any, Any, Any], job_id: int) -> Stream:
         async for _, piece in found:
             yield piece
 
-    headers = {VERSION_HEADER: __version__, SIZE_HEADER: str(size)}
-    return Stream(pieces(), media_type="application/octet-stream", headers=headers)
-
-
-def _place(request: Request[Any, Any, Any], name: str, default: int) -> int:
-    value = number(request, name, default)
-    if not 0 <= value <= _LAST_PLACE:
-        raise UsageError(f"`{name}` counts bytes, so it cannot be {value}")
-    return value
+    return Bytes(pieces(), {SIZE_HEADER: str(size)})
 
 
 def _mode(typed: str) -> int:
@@ -116,27 +131,27 @@ def _mode(typed: str) -> int:
     return mode
 
 
-@put("/v1/jobs/{job_id:int}/file", status_code=200)
-async def put_file(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
-    path = request.query_params.get("path") or ""
-    mode = _mode(request.query_params.get("mode") or "0644")
+@put("/v1/jobs/{job_id:int}/file")
+async def put_file(call: Call, job_id: int, query: NewFile) -> Written:
+    """Make a file of a job of the bytes that are sent."""
+    desk = call.desk
+    mode = _mode(query.mode)
     job = desk.engine.job(job_id)
     with explained_to(desk, job):
-        size = await desk.machines.files(job, 0).write(path, mode, request.stream())
-    return answer({"bytes": size})
+        size = await desk.machines.files(job, 0).write(query.path, mode, call.stream())
+    return {"bytes": size}
 
 
-@post("/v1/jobs/{job_id:int}/exec", status_code=200)
-async def execute(request: Request[Any, Any, Any], job_id: int) -> Stream:
-    desk: Desk = request.app.state.desk
-    wanted = await body_as(request, Exec)
-    if not wanted.argv:
+@post("/v1/jobs/{job_id:int}/exec")
+async def execute(call: Call, job_id: int, body: Exec) -> Frames:
+    """Run a command beside a job."""
+    desk = call.desk
+    if not body.argv:
         raise UsageError("there is no command to run", hint=f"tow exec {job_id} -- COMMAND")
     job = desk.engine.job(job_id)
 
     async def stream() -> AsyncIterator[Frame]:
-        async for item in desk.backends.execute(job, wanted.process, wanted.argv):
+        async for item in desk.backends.execute(job, body.process, body.argv):
             if "ending" in item:
                 ending = item["ending"]
                 code = ending.get("code")
@@ -148,44 +163,44 @@ async def execute(request: Request[Any, Any, Any], job_id: int) -> Stream:
                 blob = item.pop("blob")
                 yield {**item, "group": 0, "process": 0, "label": ""}, blob
 
-    return frames(stream())
+    return Frames(stream())
 
 
-@post("/v1/jobs/{job_id:int}/results", status_code=200)
-async def results(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+@post("/v1/jobs/{job_id:int}/results")
+async def results(call: Call, job_id: int, body: Back) -> Fetched:
     """Bring home what is there now, also while the job runs."""
-    desk: Desk = request.app.state.desk
-    wanted = await body_as(request, Back)
+    desk = call.desk
     job = desk.engine.job(job_id)
     if job.attempt is None:
         raise NotFound(f"job {job_id} has not started yet", hint=f"tow why {job_id}")
     await desk.results.settled(job_id)
     try:
-        fetched = await desk.results.fetch(job, tuple(wanted.back))
+        fetched = await desk.results.fetch(job, tuple(body.back))
     except AgentError as error:
         raise explained(desk.engine, job, error) from None
-    return answer(msgspec.to_builtins(fetched))
+    return cast("Fetched", msgspec.to_builtins(fetched))
 
 
-@post("/v1/jobs/{job_id:int}/forward", status_code=200)
-async def forward(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
-    wanted = await body_as(request, ForwardAsk)
-    return answer({"local": await desk.forwards.add(job_id, wanted.port, wanted.local)})
+@post("/v1/jobs/{job_id:int}/forward")
+async def forward(call: Call, job_id: int, body: ForwardAsk) -> Forwarded:
+    """Let a port here lead to one beside a job."""
+    return {"local": await call.desk.forwards.add(job_id, body.port, body.local)}
 
 
 @get("/v1/forwards")
-async def forwards(request: Request[Any, Any, Any]) -> Response[bytes]:
-    return answer({"forwards": request.app.state.desk.forwards.list()})
+async def forwards(call: Call) -> Forwards:
+    """The ports here that lead to jobs."""
+    return {"forwards": call.desk.forwards.list()}
 
 
-@delete("/v1/forwards/{local:int}", status_code=200)
-async def drop_forward(request: Request[Any, Any, Any], local: int) -> Response[bytes]:
-    await request.app.state.desk.forwards.remove(local)
-    return answer({})
+@delete("/v1/forwards/{local:int}")
+async def drop_forward(call: Call, local: int) -> Nothing:
+    """Close such a port."""
+    await call.desk.forwards.remove(local)
+    return {}
 
 
-ROUTES = [
+ENDPOINTS: list[Endpoint] = [
     list_files,
     walk,
     stat,

@@ -1,13 +1,11 @@
 """Remove what ended jobs left behind."""
 
-from typing import Any
-
 import msgspec
-from litestar import Request, Response, get, post
 
-from towline.engine.desk import Desk
+from towline.api.jobs import Removed
+from towline.api.places import Cleaned, Disk
 from towline.engine.removing import disk_use
-from towline.server.wire import answer, body_as
+from towline.server.endpoints import Call, Endpoint, get, post
 
 
 class Cleaning(msgspec.Struct):
@@ -23,29 +21,35 @@ class Removal(msgspec.Struct):
     force: bool = False
 
 
-@post("/v1/gc", status_code=200)
-async def clean(request: Request[Any, Any, Any]) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
-    wanted = await body_as(request, Cleaning)
-    return answer(await desk.housekeeping.clean(wanted.dry_run, wanted.everything))
+class Where(msgspec.Struct):
+    cwd: str | None = None
+    cluster: str | None = None
 
 
-@post("/v1/jobs/remove", status_code=200)
-async def remove(request: Request[Any, Any, Any]) -> Response[bytes]:
+@post("/v1/gc")
+async def clean(call: Call, body: Cleaning) -> Cleaned:
+    """Remove what nobody needs any more from machines, and from this one."""
+    return await call.desk.housekeeping.clean(body.dry_run, body.everything)
+
+
+@post("/v1/jobs/remove")
+async def remove(call: Call, body: Removal) -> Removed:
     """Forget jobs, and what is kept of them on machines."""
-    desk: Desk = request.app.state.desk
-    wanted = await body_as(request, Removal)
-    removed = await desk.removing.remove(wanted.ids, wanted.batches, wanted.force)
-    return answer(msgspec.to_builtins(removed))
+    removed = await call.desk.removing.remove(body.ids, body.batches, body.force)
+    return {
+        "jobs": removed.jobs,
+        "batches": removed.batches,
+        "lines": removed.lines,
+        "bytes": removed.bytes,
+        "stay": [[job, why] for job, why in removed.stay],
+    }
 
 
 @get("/v1/disk")
-async def disk(request: Request[Any, Any, Any]) -> Response[bytes]:
+async def disk(call: Call, query: Where) -> Disk:
     """What is used on the machines of a cluster, or on all that are known."""
-    desk: Desk = request.app.state.desk
-    query = request.query_params
-    names = desk.whats_free.machine_names(query.get("cwd") or None, query.get("cluster") or None)
-    return answer({"machines": await disk_use(desk.machines, names)})
+    names = call.desk.whats_free.machine_names(query.cwd, query.cluster)
+    return {"machines": await disk_use(call.desk.machines, names)}
 
 
-ROUTES = [clean, remove, disk]
+ENDPOINTS: list[Endpoint] = [clean, remove, disk]

@@ -1,30 +1,26 @@
 """How many jobs of one kind some machines could run at a time."""
 
-from typing import Any
-
-from litestar import Request, Response, post
-
-from towline.engine.desk import Desk, login_of
+from towline.api.places import Limits
+from towline.engine.desk import login_of
 from towline.engine.limits import LimitsAsk, limits
-from towline.errors import HostError
+from towline.errors import HostError, LoginWanted
 from towline.hosts.ssh import needs_person
-from towline.server.wire import answer, body_as
+from towline.server.endpoints import Call, Endpoint, post
 
 
-@post("/v1/limits", status_code=200)
-async def show_limits(request: Request[Any, Any, Any]) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
-    ask = await body_as(request, LimitsAsk)
+@post("/v1/limits")
+async def show_limits(call: Call, body: LimitsAsk) -> Limits:
+    """How many such jobs fit on each machine now; makes a cluster of them to submit to."""
+    desk = call.desk
     try:
-        return answer(await limits(desk, ask))
+        return await limits(desk, body)
     except HostError as error:
-        entries = await desk.clusters.recognised(ask.machines, desk.intake.config(ask.cwd))
+        entries = await desk.clusters.recognised(body.machines, desk.intake.config(body.cwd))
         drivers = [desk.clusters.driver_of(entry) for entry in entries]
         login = next((found for d in drivers if (found := login_of(d)) is not None), None)
         if login is None or not needs_person(error):
             raise
-        body = {"code": error.code, "text": error.text, "hint": error.hint, "login": login}
-        return answer({"error": body, "exit": error.exit_code}, error.status)
+        raise LoginWanted(error, login) from None
 
 
-ROUTES = [show_limits]
+ENDPOINTS: list[Endpoint] = [show_limits]

@@ -1,18 +1,19 @@
 """Services that run beside jobs."""
 
-from typing import Any
+from msgspec import Struct
 
-from litestar import Request, Response, get
+from towline.api.places import Services
+from towline.server.endpoints import Call, Endpoint, get
 
-from towline.engine.desk import Desk
-from towline.server.wire import answer, number
+
+class Chosen(Struct):
+    job: int = 0
 
 
 @get("/v1/services")
-async def services(request: Request[Any, Any, Any]) -> Response[bytes]:
+async def services(call: Call, query: Chosen) -> Services:
     """All of them, or those of one job."""
-    desk: Desk = request.app.state.desk
-    return answer({"services": desk.services.list(number(request, "job", 0) or None)})
+    return {"services": call.desk.services.list(query.job or None)}
 
 
-ROUTES = [services]
+ENDPOINTS: list[Endpoint] = [services]

@@ -1,17 +1,25 @@
 """The submitted versions: compare them, bring them back, list and forget records of them."""
 
-from typing import Any
-
 import msgspec
-from litestar import Request, Response, get, post
 
-from towline.engine.desk import Desk
+from towline.api.files import CheckedOut, Diff, Forgotten, SnapshotRecords
 from towline.model.units import parse_duration_s
-from towline.server.wire import answer, body_as, number
+from towline.server.endpoints import Call, Endpoint, get, post
+
+
+class Compared(msgspec.Struct):
+    #: With another job; 0: with the folder as it is now.
+    other: int = 0
+    #: Only the names of files that differ.
+    names: bool = False
 
 
 class Checkout(msgspec.Struct):
     folder: str
+
+
+class Folder(msgspec.Struct):
+    cwd: str = "/"
 
 
 class Prune(msgspec.Struct):
@@ -20,31 +28,28 @@ class Prune(msgspec.Struct):
 
 
 @get("/v1/jobs/{job_id:int}/diff")
-async def diff(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
-    other = number(request, "other", 0) or None
-    names_only = request.query_params.get("names") == "1"
-    return answer({"diff": await desk.versions.diff(job_id, other, names_only)})
+async def diff(call: Call, job_id: int, query: Compared) -> Diff:
+    """What differs between what was submitted and something else."""
+    return {"diff": await call.desk.versions.diff(job_id, query.other or None, query.names)}
 
 
-@post("/v1/jobs/{job_id:int}/checkout", status_code=200)
-async def checkout(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
-    desk: Desk = request.app.state.desk
-    wanted = await body_as(request, Checkout)
-    return answer({"files": await desk.versions.checkout(job_id, wanted.folder)})
+@post("/v1/jobs/{job_id:int}/checkout")
+async def checkout(call: Call, job_id: int, body: Checkout) -> CheckedOut:
+    """Make a folder of what was submitted."""
+    return {"files": await call.desk.versions.checkout(job_id, body.folder)}
 
 
 @get("/v1/snapshots")
-async def list_snapshots(request: Request[Any, Any, Any]) -> Response[bytes]:
-    cwd = request.query_params.get("cwd") or "/"
-    return answer({"snapshots": request.app.state.desk.versions.records(cwd)})
+async def list_snapshots(call: Call, query: Folder) -> SnapshotRecords:
+    """The records of dirty trees that a repository keeps."""
+    return {"snapshots": call.desk.versions.records(query.cwd)}
 
 
-@post("/v1/snapshots/prune", status_code=200)
-async def prune(request: Request[Any, Any, Any]) -> Response[bytes]:
-    wanted = await body_as(request, Prune)
-    age_s = 0.0 if wanted.older_than == "0" else parse_duration_s(wanted.older_than)
-    return answer({"forgotten": request.app.state.desk.versions.prune(wanted.cwd, age_s)})
+@post("/v1/snapshots/prune")
+async def prune(call: Call, body: Prune) -> Forgotten:
+    """Forget records that are older than so long."""
+    age_s = 0.0 if body.older_than == "0" else parse_duration_s(body.older_than)
+    return {"forgotten": call.desk.versions.prune(body.cwd, age_s)}
 
 
-ROUTES = [diff, checkout, list_snapshots, prune]
+ENDPOINTS: list[Endpoint] = [diff, checkout, list_snapshots, prune]

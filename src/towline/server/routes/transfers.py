@@ -4,18 +4,17 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, post
-from litestar.response import Stream
 from msgspec import Meta
 
 from towline.agent.frames import Unpacker
+from towline.api.files import Written
 from towline.backends.transfer.files import Wanted
 from towline.backends.transfer.job_files import Piece
-from towline.engine.desk import Desk
 from towline.engine.output import Frame
 from towline.errors import UsageError
+from towline.server.endpoints import Call, Endpoint, post
 from towline.server.routes.files import explained_to
-from towline.server.wire import answer, body_as, frames
+from towline.server.streams import Frames
 
 Place = Annotated[int, Meta(ge=0, le=2**62)]
 
@@ -41,13 +40,12 @@ class Stored(msgspec.Struct):
     last: bool = True
 
 
-@post("/v1/jobs/{job_id:int}/fetch", status_code=200)
-async def fetch(request: Request[Any, Any, Any], job_id: int) -> Stream:
+@post("/v1/jobs/{job_id:int}/fetch")
+async def fetch(call: Call, job_id: int, body: Files) -> Frames:
     """The contents of files: frames with `file` (which of those asked for), `offset` and `last`."""
-    desk: Desk = request.app.state.desk
-    asked = (await body_as(request, Files)).files
+    desk = call.desk
     job = desk.engine.job(job_id)
-    wanted = [Wanted(file.path, file.size, file.offset) for file in asked]
+    wanted = [Wanted(file.path, file.size, file.offset) for file in body.files]
 
     async def parts() -> AsyncIterator[Frame]:
         with explained_to(desk, job):
@@ -63,25 +61,25 @@ async def fetch(request: Request[Any, Any, Any], job_id: int) -> Stream:
                     header["refused"] = {"code": part.error.code, "text": part.error.text}
                 yield header, bytes(part.data)
 
-    return frames(parts())
+    return Frames(parts())
 
 
-@post("/v1/jobs/{job_id:int}/store", status_code=200)
-async def store(request: Request[Any, Any, Any], job_id: int) -> Response[bytes]:
+@post("/v1/jobs/{job_id:int}/store")
+async def store(call: Call, job_id: int) -> Written:
     """Make files of the frames in the body: `path`, `mode`, `offset`, `last`, and the bytes."""
-    desk: Desk = request.app.state.desk
+    desk = call.desk
     job = desk.engine.job(job_id)
 
     async def pieces() -> AsyncIterator[Piece]:
         unpacker = Unpacker()
-        async for some in request.stream():
+        async for some in call.stream():
             for header, data in unpacker.feed(some):
                 about = _stored(header)
                 yield Piece(about.path, about.mode, about.offset, data, about.last)
 
     with explained_to(desk, job):
         size = await desk.machines.files(job, 0).write_all(pieces())
-    return answer({"bytes": size})
+    return {"bytes": size}
 
 
 def _stored(header: Any) -> Stored:
@@ -91,4 +89,4 @@ def _stored(header: Any) -> Stored:
         raise UsageError(f"a frame of the request's body is wrong: {error}") from None
 
 
-ROUTES = [fetch, store]
+ENDPOINTS: list[Endpoint] = [fetch, store]

@@ -1,18 +1,21 @@
 """Project files: what the one of a folder wants, and which the user trusts."""
 
 import os
-from typing import Any
 
 import msgspec
-from litestar import Request, Response, get, post
 
+from towline.api.files import ProjectView, Revoked, Trust, TrustedNow
 from towline.config.load import project_of
 from towline.config.project import PROJECT_FILE, Project
 from towline.engine.ask import checked_folder
 from towline.engine.desk import Desk
 from towline.errors import NotFound, TowlineError
 from towline.model.odd_text import original
-from towline.server.wire import answer, body_as
+from towline.server.endpoints import Call, Endpoint, get, post
+
+
+class Where(msgspec.Struct):
+    cwd: str = ""
 
 
 class Folder(msgspec.Struct):
@@ -22,42 +25,39 @@ class Folder(msgspec.Struct):
 
 
 @get("/v1/trust")
-async def show(request: Request[Any, Any, Any]) -> Response[bytes]:
+async def show(call: Call, query: Where) -> Trust:
     """The file that holds in a folder, and all that are trusted."""
-    desk: Desk = request.app.state.desk
+    desk = call.desk
     grants = [
         {**msgspec.to_builtins(grant), "file": original(grant.file)}
         for grant in desk.configuration.trusted.grants()
     ]
-    cwd = request.query_params.get("cwd")
-    project = project_of(checked_folder(cwd)) if cwd else Project()
-    return answer({"project": _view(desk, project) if project.file else None, "trusted": grants})
+    project = project_of(checked_folder(query.cwd)) if query.cwd else Project()
+    return {"project": _view(desk, project) if project.file else None, "trusted": grants}
 
 
-@post("/v1/trust", status_code=200)
-async def trust(request: Request[Any, Any, Any]) -> Response[bytes]:
+@post("/v1/trust")
+async def trust(call: Call, body: Folder) -> TrustedNow:
     """Trust the file that holds in a folder, as it was shown to the user."""
-    desk: Desk = request.app.state.desk
-    ask = await body_as(request, Folder)
-    project = _project(ask.cwd)
-    if ask.digest not in ("", project.digest()):
+    desk = call.desk
+    project = _project(body.cwd)
+    if body.digest not in ("", project.digest()):
         raise TowlineError(f"{project.file} has just changed", hint="look at it again: tow trust")
     # What can never be used is not asked about: a file that is wrong, or changes the user's own.
-    desk.configuration.check(checked_folder(ask.cwd))
+    desk.configuration.check(checked_folder(body.cwd))
     if project.demands():
         desk.configuration.trusted.grant(project)
-    return answer({"project": _view(desk, project)})
+    return {"project": _view(desk, project)}
 
 
-@post("/v1/trust/revoke", status_code=200)
-async def revoke(request: Request[Any, Any, Any]) -> Response[bytes]:
+@post("/v1/trust/revoke")
+async def revoke(call: Call, body: Folder) -> Revoked:
     """Trust the file of a folder no more; it may be gone already."""
-    desk: Desk = request.app.state.desk
-    cwd = (await body_as(request, Folder)).cwd
-    file = project_of(cwd).file or os.path.join(cwd, PROJECT_FILE)
+    desk = call.desk
+    file = project_of(body.cwd).file or os.path.join(body.cwd, PROJECT_FILE)
     if not desk.configuration.trusted.revoke(file):
         raise NotFound(f"{file} was not trusted", hint="those that are: tow trust --list")
-    return answer({"file": file})
+    return {"file": file}
 
 
 def _project(cwd: str) -> Project:
@@ -67,7 +67,7 @@ def _project(cwd: str) -> Project:
     return project
 
 
-def _view(desk: Desk, project: Project) -> dict[str, Any]:
+def _view(desk: Desk, project: Project) -> ProjectView:
     return {
         "file": project.file,
         "digest": project.digest(),
@@ -76,4 +76,4 @@ def _view(desk: Desk, project: Project) -> dict[str, Any]:
     }
 
 
-ROUTES = [show, trust, revoke]
+ENDPOINTS: list[Endpoint] = [show, trust, revoke]

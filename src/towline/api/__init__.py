@@ -1,0 +1,1 @@
+"""What both ends of the HTTP API agree on: the shapes of answers. Types only, nothing to run."""

@@ -1,0 +1,82 @@
+"""Files of jobs, versions of folders and the trust in them, as programs see them."""
+
+from typing import Any, TypedDict
+
+
+class Listing(TypedDict):
+    entries: list[dict[str, Any]]
+    more: bool
+
+
+class Walk(TypedDict):
+    files: list[Any]
+    more: bool
+
+
+class Stat(TypedDict):
+    name: str
+    kind: str
+    size: int
+    mtime: float
+    mode: int
+
+
+class Written(TypedDict):
+    bytes: int
+
+
+class Fetched(TypedDict):
+    """What came home of a job; `conflicts` names what a person has here, and where the newer is."""
+
+    folder: str
+    files: int
+    bytes: int
+    printed: str
+    conflicts: list[list[str]]
+    refused: list[str]
+    in_the_way: list[str]
+
+
+class Diff(TypedDict):
+    diff: str
+
+
+class CheckedOut(TypedDict):
+    files: int
+
+
+class SnapshotRecord(TypedDict):
+    branch: str
+    commit: str
+    at: float
+    title: str
+
+
+class SnapshotRecords(TypedDict):
+    snapshots: list[SnapshotRecord]
+
+
+class Forgotten(TypedDict):
+    forgotten: list[str]
+
+
+class ProjectView(TypedDict):
+    """A project's own file: what it wants, and whether the user trusts it."""
+
+    file: str
+    digest: str
+    settings: Any
+    trusted: bool
+
+
+class Trust(TypedDict):
+    project: ProjectView | None
+    trusted: list[dict[str, Any]]
+
+
+class TrustedNow(TypedDict):
+    project: ProjectView
+
+
+class Revoked(TypedDict):
+    file: str

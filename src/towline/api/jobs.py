@@ -1,0 +1,160 @@
+"""Jobs, as programs see them."""
+
+from typing import NotRequired, TypedDict
+
+
+class QueueEntry(TypedDict):
+    """A job as the queue of its cluster knows it; while it waits, also where it stands there."""
+
+    kind: str
+    options: list[list[str]]
+    number: str
+    partition: str
+    account: str
+    time_limit: str
+    requeued_at: float
+    requeued: str
+    since: NotRequired[float]
+    reason: NotRequired[str]
+    expected: NotRequired[float]
+    place: NotRequired[int]
+    waiting: NotRequired[int]
+
+
+class JobView(TypedDict):
+    """A job and where it stands; the values of its environment are left out on purpose."""
+
+    id: int
+    title: str
+    state: str
+    exit_code: int | None
+    cluster: str
+    machines: list[str]
+    queue: QueueEntry | None
+    request: str
+    submitted: float
+    started: float | None
+    ended: float | None
+    reason: str
+    owner: str
+    command: list[str]
+    folder: str
+    attempt: int
+    retries: int
+    priority: int
+    results: str
+    batch: str
+    line: int
+    silent_since: NotRequired[float | None]
+
+
+class Happened(TypedDict):
+    """One line of a job's history."""
+
+    at: float
+    kind: str
+    attempt: int
+    text: str
+
+
+class Changed(TypedDict):
+    letter: str
+    path: str
+
+
+class ProcessView(TypedDict):
+    group: int
+    process: int
+    machine: str
+    gpus: list[int]
+    state: str
+    exit_code: int | None
+    signal: int | None
+    folder: str | None
+
+
+class JobDetail(JobView):
+    """Everything about one job."""
+
+    heard_at: float | None
+    time_s: float | None
+    setup: str
+    subfolder: str
+    services: list[str]
+    env: list[str]
+    commit: str
+    branch: str
+    changed: list[Changed]
+    files: int
+    bytes: int
+    processes: list[ProcessView]
+    history: list[Happened]
+
+
+class Accepted(TypedDict):
+    jobs: list[JobView]
+
+
+class JobList(TypedDict):
+    jobs: list[JobView]
+    #: How many more there are of what was asked for.
+    left_out: int
+    #: Jobs whose records are damaged.
+    unreadable: list[int]
+
+
+class Stopped(TypedDict):
+    jobs: list[JobView]
+    unknown: list[int]
+
+
+class Meant(TypedDict, total=False):
+    """The job or the batch that a name means."""
+
+    job: int
+    batch: str
+    first: int
+    count: int
+
+
+class MachineReason(TypedDict):
+    machine: str
+    reason: str
+
+
+class Why(TypedDict):
+    text: str
+    machines: list[MachineReason]
+    silent_since: NotRequired[float | None]
+    queue: NotRequired[QueueEntry]
+
+
+class Place(TypedDict):
+    machine: str
+    gpus: list[int]
+
+
+class Plan(TypedDict):
+    """What a submission would do."""
+
+    cluster: str
+    request: str
+    command: list[str]
+    placement: list[Place] | None
+    why: str
+    queue: list[str] | None
+    files: int
+    bytes: int
+    largest: list[list[str | int]]
+    env: list[str]
+    folder: str
+
+
+class Removed(TypedDict):
+    """What went of some jobs; `stay` are those that do not, and why."""
+
+    jobs: list[int]
+    batches: list[str]
+    lines: list[int]
+    bytes: int
+    stay: list[list[int | str]]
