@@ -103,12 +103,9 @@ class World:
         self.engine.close()
 
 
-async def open_link(
-    host: Machine, root: str, on_event: Any, on_closed: Any, *args: Any, **fields: Any
-) -> Link:
+async def dial(host: Machine, root: str, on_event: Any, on_closed: Any) -> Link:
     link = Link(host, on_event, on_closed)
     host.open(link)
-    await link._ready
     return link
 
 
@@ -120,7 +117,7 @@ async def until_redialled(self: channel.Channel, pause_s: float) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120 + MESSAGES // 10)
 def test_the_engine_lives_whatever_an_agent_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Link, "open", staticmethod(open_link))
+    monkeypatch.setattr(Link, "dial", staticmethod(dial))
     monkeypatch.setattr(channel.Channel, "_sleep", until_redialled)
     logging.getLogger("towline").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
