@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 
-from e2e.jobs import configure, submit, wait_for
+from e2e.engines import kill_engine
+from e2e.jobs import configure, show, submit, wait_for
 from testbed.far import far_config
 from testbed.hosts import Hosts
 from testbed.processes import processes_on
@@ -75,6 +76,37 @@ def digests(folder: Path) -> dict[str, str]:
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+def transmitted(hosts: Hosts, name: str) -> int:
+    """How many bytes a host has sent so far."""
+    devices = Path(f"/proc/{hosts.pid(name)}/net/dev").read_text().splitlines()[2:]
+    words = [line.replace(":", " ").split() for line in devices]
+    return sum(int(line[9]) for line in words if line[0] != "lo")
+
+
+@pytest.mark.timeout(240)
+def test_results_go_on_inside_a_long_file_after_the_engine_was_killed(
+    far: Tow, hosts: Hosts
+) -> None:
+    size = 80_000_000
+    number = submit(far, "-c", "lab", "sh", "-c", f"head -c {size} /dev/urandom > big")
+    home = far.folder / "job_results" / str(number)
+
+    def long_part() -> Path | None:
+        parts = [path for path in home.glob(".towline-part-*") if path.stat().st_size > 10_000_000]
+        return parts[0] if parts else None
+
+    part = wait_until(long_part, timeout=60)
+    kill_engine(far.home)
+    here, before = part.stat().st_size, transmitted(hosts, "h1")
+    assert here < size
+    far("status")
+    wait_until(lambda: show(far, number)["results"].startswith("/"), timeout=60)
+    assert transmitted(hosts, "h1") - before < size - here + 8_000_000
+    there = next((hosts.home("h1") / ".towline/jobs").glob(f"*-{number}-1-*/src/big"))
+    assert (home / "big").read_bytes() == there.read_bytes()
+    assert [path.name for path in home.iterdir()] == ["big"]
 
 
 @pytest.mark.timeout(240)

@@ -12,13 +12,14 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec import Struct, field
 
 from towline.backends.machines import Machines
-from towline.backends.transfer.files import Wanted
+from towline.backends.transfer.files import SHORT, Wanted
 from towline.engine.engine import KEPT, LEFT_OUT
 from towline.engine.followed import OVERLAP, Copy, Followed
 from towline.engine.listing import pages
-from towline.engine.placing import InTheWay, Part, Placer, inside, leads_out
+from towline.engine.parts import Part, size_here
+from towline.engine.placing import InTheWay, Placer, all_inside, inside, leads_out
 from towline.engine.unchanged import unchanged_files
-from towline.errors import AgentError
+from towline.errors import AgentError, HostError, Unreachable
 from towline.model.job import Job
 
 P = ParamSpec("P")
@@ -84,7 +85,8 @@ class Coming(Struct):
     size: int
     mode: int
     target: str
-    #: What is here of a long one.
+    #: Of a long one: which content it is, as far as that is certain, and what is here of it.
+    what: str = ""
     part: Part | None = None
     is_in_the_way: bool = False
 
@@ -158,7 +160,7 @@ class Fetching:
             if any(_named(entry["name"], (path,)) for entry in found):
                 self.fetched.missing.remove(path)
         found = [entry for entry in found if _named(entry["name"], self.back)]
-        targets = await self.in_thread(lambda: [inside(folder, e["name"]) for e in found])
+        targets = await self.in_thread(lambda: all_inside(folder, [e["name"] for e in found]))
         coming: list[Coming] = []
         for entry, target in zip(found, targets, strict=True):
             if entry["kind"] == "link":
@@ -168,15 +170,18 @@ class Fetching:
             elif "blob" in entry:
                 await self.in_thread(self._copy, entry, target)
             else:
-                coming.append(Coming(entry["name"], entry["size"], entry["mode"], target))
+                what = self._what(rank, entry) if entry["size"] > SHORT else ""
+                coming.append(Coming(entry["name"], entry["size"], entry["mode"], target, what))
         await self._receive(rank, coming)
         return [entry for entry in found if entry["kind"] == "link"]
 
     async def _receive(self, rank: int, coming: list[Coming]) -> None:
         """All in one transfer: the next ones are on their way while these are written."""
         self.total += sum(file.size for file in coming)
-        wanted = [Wanted(file.name, file.size) for file in coming]
+        wanted = await self.in_thread(lambda: [_wanted(file) for file in coming])
+        self.came += sum(file.offset for file in wanted)
         whole: list[tuple[Coming, bytes]] = []
+        together = 0
         try:
             async for part in self.machines.files(self.job, rank).read_all(wanted):
                 file = coming[part.index]
@@ -185,16 +190,34 @@ class Fetching:
                     self._refused(file, part.error)
                 elif part.last and not part.offset:
                     whole.append((file, bytes(part.data)))
+                    together += len(part.data)
                 else:
-                    await self.in_thread(self._write, file, bytes(part.data), part.last)
-                if len(whole) == _TOGETHER or sum(len(data) for _, data in whole) > _CHUNK:
+                    await self.in_thread(
+                        self._write, file, part.offset, bytes(part.data), part.last
+                    )
+                if len(whole) == _TOGETHER or together > _CHUNK:
                     await self.in_thread(self._place_all, whole)
-                    whole = []
+                    whole, together = [], 0
             await self.in_thread(self._place_all, whole)
+        except (HostError, asyncio.CancelledError):
+            for file in coming:
+                if file.part is not None:
+                    file.part.leave()
+                    file.part = None
+            raise
         finally:
             for file in coming:
                 if file.part is not None:
                     file.part.discard()
+
+    def _what(self, rank: int, entry: dict[str, Any]) -> str:
+        """Which content a file is, once it will not change any more."""
+        attempt = self.job.attempt
+        if not self.job.state.final or attempt is None:
+            return ""
+        whose = (self.job.id, attempt.number, attempt.token, rank)
+        facts = (*whose, entry["name"], entry.get("size"), entry.get("mtime"))
+        return "\0".join(map(str, facts))
 
     def _refused(self, file: Coming, error: AgentError) -> None:
         if error.code == "no_such_file":
@@ -213,13 +236,16 @@ class Fetching:
             else:
                 self._count(len(content))
 
-    def _write(self, file: Coming, content: bytes, last: bool) -> None:
+    def _write(self, file: Coming, offset: int, content: bytes, last: bool) -> None:
         """Go on with a long file, and put it into place once it is whole."""
         if file.is_in_the_way:
             return
         try:
             if file.part is None:
-                file.part = self.placer.begin(file.target)
+                file.part = self.placer.begin(file.target, file.what)
+            if file.part.size != offset:
+                file.part.discard()
+                raise Unreachable(f"{file.target}: somebody changed what has come of it")
             file.part.write(content)
             if last:
                 self.placer.place(file.part, file.target, file.mode)
@@ -236,13 +262,13 @@ class Fetching:
         """A file whose content is here already."""
         file = Coming(entry["name"], 0, entry["mode"], target)
         with self.machines.blobs.open(entry["blob"]) as source:
-            piece = source.read(_CHUNK)
+            offset, piece = 0, source.read(_CHUNK)
             while not file.is_in_the_way:
                 following = source.read(_CHUNK)
-                self._write(file, piece, not following)
+                self._write(file, offset, piece, not following)
                 if not following:
                     break
-                piece = following
+                offset, piece = offset + len(piece), following
         if file.part is not None:
             file.part.discard()
 
@@ -282,20 +308,28 @@ class Fetching:
             first = await anext(pieces, b"")
             if first[:OVERLAP] == await self.in_thread(known.end):
                 return await self._write_long(path, known, first[OVERLAP:], pieces)
+        what = self._what(rank, {"name": f"\0{stream}"})
+        if here := await self.in_thread(size_here, os.path.dirname(path), what):
+            return await self._write_long(path, None, b"", output(stream, here), what)
         pieces = output(stream)
         first, second = await anext(pieces, b""), await anext(pieces, None)
         if second is not None:
-            return await self._write_long(path, None, first + second, pieces)
+            return await self._write_long(path, None, first + second, pieces, what)
         if not first and not self.job.spec.empty_outputs:
             return 0, ""
         place = await self.in_thread(self.placer.place_whole, path, first, 0o666, True)
         return len(first), place
 
     async def _write_long(
-        self, path: str, known: Copy | None, first: bytes, pieces: AsyncIterator[bytes]
+        self,
+        path: str,
+        known: Copy | None,
+        first: bytes,
+        pieces: AsyncIterator[bytes],
+        what: str = "",
     ) -> tuple[int, str]:
         """Write beside, then put into place; how long it is and where."""
-        part = await self.in_thread(self.placer.begin, path)
+        part = await self.in_thread(self.placer.begin, path, what)
         try:
             if known is not None:
                 await self.in_thread(known.copy_to, part)
@@ -306,8 +340,18 @@ class Fetching:
                 await self.in_thread(part.write, piece)
                 self.came = before + part.size
             return part.size, await self.in_thread(self.placer.place, part, path, 0o666, True)
+        except (HostError, asyncio.CancelledError):
+            part.leave()
+            raise
         finally:
-            part.discard()
+            if not part.left:
+                part.discard()
+
+
+def _wanted(file: Coming) -> Wanted:
+    """Of what an Engine was killed over, only the rest."""
+    here = size_here(os.path.dirname(file.target), file.what)
+    return Wanted(file.name, file.size, here if here <= file.size else 0)
 
 
 def _not_made(path: str, made: list[str]) -> str:

@@ -7,7 +7,8 @@ from towline.backends.machines import Machines
 from towline.backends.transfer.files import Wanted
 from towline.backends.transfer.job_files import JobFiles
 from towline.engine.listing import pages
-from towline.engine.placing import Brought, Part, Placer, inside
+from towline.engine.parts import Part
+from towline.engine.placing import Brought, Placer, inside
 from towline.model.job import Job
 
 _PRIVATE = 0o077

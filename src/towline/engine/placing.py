@@ -5,23 +5,19 @@ it was then, gives way to what comes now: results are those of the last attempt.
 """
 
 import errno
-import hashlib
 import itertools
 import os
-import secrets
 import stat
 import zlib
 from collections.abc import Callable
-from typing import BinaryIO
 
 import msgspec
 from msgspec import Struct
 
+from towline.engine.parts import Part, new_hash, own_name
 from towline.model.odd_text import keepable, original
 
 FOLDER = "job_results"
-#: How the names of files begin that have not arrived whole.
-_PART = ".towline-part-"
 _CHUNK = 1 << 20
 _WORTH_PACKING = 4096
 #: A file system without hard links says so by one of these.
@@ -65,34 +61,6 @@ class InTheWay(Exception):
     """There is a file where a folder is needed."""
 
 
-class Part:
-    """A file that has not arrived whole: it lies beside its place, under another name."""
-
-    def __init__(self, folder: str) -> None:
-        # Not the target's name with something behind it: that may be as long as names can be.
-        self.path = os.path.join(folder, f"{_PART}{secrets.token_hex(8)}")
-        self.file: BinaryIO = open(self.path, "xb", opener=_private)
-        self.size = 0
-        self._hash = _new_hash()
-
-    def write(self, content: bytes) -> None:
-        self.file.write(content)
-        self._hash.update(content)
-        self.size += len(content)
-
-    def finish(self, mode: int) -> str:
-        """The digest of all that was written."""
-        self.file.flush()
-        os.fchmod(self.file.fileno(), mode)
-        self.file.close()
-        return self._hash.hexdigest()
-
-    def discard(self) -> None:
-        self.file.close()
-        if os.path.lexists(self.path):
-            os.unlink(self.path)
-
-
 class Placer:
     """Places what comes of one attempt of a job. Its methods may be called in threads."""
 
@@ -115,9 +83,10 @@ class Placer:
 
     # --- what arrives ------------------------------------------------------------------------
 
-    def begin(self, target: str) -> Part:
+    def begin(self, target: str, what: str = "") -> Part:
+        """`what` it will be, if it is long: what is here of it already is gone on with."""
         self.make_folders(os.path.dirname(target))
-        return Part(os.path.dirname(target))
+        return Part(os.path.dirname(target), what)
 
     def place(self, part: Part, target: str, mode: int, grows: bool = False) -> str:
         """Put a file that arrived whole into place; where that is.
@@ -126,30 +95,46 @@ class Placer:
         """
         digest = part.finish(mode & 0o777 & ~self.umask)
         mark = Mark(self.attempt, part.size, os.stat(part.path).st_mtime_ns, digest)
+        whole = part.path if grows else ""
+        return self._settle(
+            part.path, target, mark, lambda place: self._is_same(place, mark, whole)
+        )
 
-        def is_same(place: str) -> bool:
-            return self._holds(place, mark) or (grows and _begins_with(part.path, place))
-
-        return self._settle(part.path, target, mark, is_same)
+    def _is_same(self, place: str, mark: Mark, whole: str) -> bool:
+        """Whether it holds the same, or a beginning of the `whole`."""
+        return self._holds(place, mark) or (bool(whole) and _begins_with(whole, place))
 
     def place_whole(self, target: str, content: bytes, mode: int, grows: bool = False) -> str:
-        part = self.begin(target)
+        """The same of what is short."""
+        folder = os.path.dirname(target)
+        self.make_folders(folder)
+        beside = os.path.join(folder, own_name())
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            part.write(content)
-            return self.place(part, target, mode, grows)
+            try:
+                if os.write(file, content) != len(content):
+                    raise OSError(errno.ENOSPC, "written in part", target)
+                os.fchmod(file, mode & 0o777 & ~self.umask)
+                mtime_ns = os.fstat(file).st_mtime_ns
+            finally:
+                os.close(file)
+            mark = Mark(self.attempt, len(content), mtime_ns, digest_of_bytes(content))
+            whole = beside if grows else ""
+            return self._settle(
+                beside, target, mark, lambda place: self._is_same(place, mark, whole)
+            )
         finally:
-            part.discard()
+            _remove(beside)
 
     def place_link(self, target: str, aim: str) -> str:
         self.make_folders(os.path.dirname(target))
-        beside = os.path.join(os.path.dirname(target), f"{_PART}{secrets.token_hex(8)}")
+        beside = os.path.join(os.path.dirname(target), own_name())
         os.symlink(aim, beside)
         try:
             mark = Mark(self.attempt, -1, 0, keepable(aim))
             return self._settle(beside, target, mark, lambda place: _leads_to(place, aim))
         finally:
-            if os.path.lexists(beside):
-                os.unlink(beside)
+            _remove(beside)
 
     def _settle(self, beside: str, wanted: str, mark: Mark, is_same: Callable[[str], bool]) -> str:
         """Under its own name, or beside what has that name and is somebody's own."""
@@ -265,18 +250,8 @@ def ignore_in_git(folder: str) -> None:
         pass  # it is only a convenience
 
 
-def remove_parts(folder: str) -> None:
-    """What an Engine that was killed left unfinished among a job's results."""
-    top = os.path.dirname(folder)
-    beside = os.listdir(top) if os.path.isdir(top) else []
-    for place, _, names in [(top, [], beside), *os.walk(folder)]:
-        for name in names:
-            if name.startswith(_PART):
-                os.unlink(os.path.join(place, name))
-
-
 def digest_of(path: str) -> str:
-    found = _new_hash()
+    found = new_hash()
     with open(path, "rb") as file:
         while piece := file.read(_CHUNK):
             found.update(piece)
@@ -284,7 +259,7 @@ def digest_of(path: str) -> str:
 
 
 def digest_of_bytes(content: bytes) -> str:
-    found = _new_hash()
+    found = new_hash()
     found.update(content)
     return found.hexdigest()
 
@@ -303,21 +278,27 @@ def leads_out(folder: str, link: str, aim: str) -> bool:
 
 def inside(folder: str, name: str) -> str | None:
     """The path of `name` below `folder`; None if it would leave it."""
-    parts = name.split("/")
-    if not name or "\0" in name or any(part in ("", "..") for part in parts):
-        return None
-    path = os.path.join(folder, *parts)
-    real = os.path.realpath(os.path.dirname(path))
+    return all_inside(folder, [name])[0]
+
+
+def all_inside(folder: str, names: list[str]) -> list[str | None]:
+    """The same of many names; what they have in common is looked at once."""
     top = os.path.realpath(folder)
-    return path if real == top or real.startswith(top + os.sep) else None
+    known: dict[str, bool] = {}
 
+    def stays(place: str) -> bool:
+        if place not in known:
+            real = os.path.realpath(place)
+            known[place] = real == top or real.startswith(top + os.sep)
+        return known[place]
 
-def _new_hash() -> "hashlib.blake2b":
-    return hashlib.blake2b(digest_size=16)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    found: list[str | None] = []
+    for name in names:
+        parts = name.split("/")
+        bad = not name or "\0" in name or any(part in ("", "..") for part in parts)
+        path = "" if bad else f"{folder}/{name}"
+        found.append(path if path and stays(os.path.dirname(path)) else None)
+    return found
 
 
 def _put_new(beside: str, place: str) -> bool:
@@ -333,6 +314,13 @@ def _put_new(beside: str, place: str) -> bool:
             return False
         os.rename(beside, place)
     return True
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass  # it has got its place
 
 
 def _as_it_is(place: str, mark: Mark) -> Mark:

@@ -18,6 +18,7 @@ from towline.backends.tasks import Tasks
 from towline.engine.engine import Engine, request_of
 from towline.engine.fetching import Fetched, Fetching
 from towline.engine.followed import Followed
+from towline.engine.parts import remove_parts
 from towline.engine.placing import (
     FOLDER,
     Brought,
@@ -26,7 +27,6 @@ from towline.engine.placing import (
     decoded,
     digest_of_bytes,
     ignore_in_git,
-    remove_parts,
 )
 from towline.engine.settling import Settling
 from towline.engine.shrinking import Shrinking
@@ -61,6 +61,8 @@ class Results:
         self._fetching: dict[int, asyncio.Task[None]] = {}
         #: Two do not fetch the same job at the same time.
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+        #: Job -> what an earlier Engine was killed over, among its results.
+        self._parts: dict[int, list[str]] = {}
         #: Job -> what is being fetched of it.
         self._present: weakref.WeakValueDictionary[int, Fetching] = weakref.WeakValueDictionary()
         self._writers = ThreadPoolExecutor(_THREADS, thread_name_prefix="results")
@@ -76,7 +78,7 @@ class Results:
         for job in (*filter(None, wanted), *self.engine.store.unfinished()):
             # Tidying must not keep the Engine from starting.
             with contextlib.suppress(OSError):
-                remove_parts(self._folder(job))
+                self._parts[job.id] = remove_parts(self._folder(job))
 
     def resume(self) -> None:
         """Fetch what an earlier Engine did not finish."""
@@ -199,6 +201,7 @@ class Results:
                 await fetching.process(rank, f"{group}.{process}" if many else "")
             if job.state.final and not back:
                 await fetching.in_thread(placer.remove_older)
+                await fetching.in_thread(_remove_all, self._parts.pop(job.id, []))
             await self.settling.on_disk(placer.placed)
             fetching.fetched.conflicts = placer.conflicts
             return fetching.fetched, placer.brought()
@@ -243,6 +246,13 @@ def _may_pass(error: Exception) -> bool:
     if isinstance(error, AgentError):
         return error.code == "failed"
     return isinstance(error, OSError) and error.errno in _FOR_A_MOMENT
+
+
+def _remove_all(paths: list[str]) -> None:
+    """What was gone on with has got its place; the rest is of files that are others now."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def _cannot_write(folder: str, error: OSError) -> str:
