@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from builders import a_job, a_machine, a_request
 from towline.core.scheduler import Scheduler
-from towline.core.series import Series, name_of
+from towline.core.series import MOST_IDLE, AllSeries, Series, name_of
 from towline.core.want import want_of
 from towline.model.events import MachineAway, MachineSeen, StopAsked
 from towline.model.job import State, standing
@@ -228,3 +228,18 @@ def test_whatever_breaks_each_job_runs_once_and_no_machine_runs_too_many(seed: i
             assert world.runs[job] <= 1
         else:
             assert ended.state is State.DONE and world.runs[job] == 1, ended
+
+
+def test_of_a_lab_of_thousands_a_decision_looks_only_at_what_may_be_sent_ahead() -> None:
+    every = AllSeries()
+    for number in range(2 * MOST_IDLE):
+        every.join(f"h{number}", "x", CPU, number, 0.0)
+    assert len(list(every)) == 2 * MOST_IDLE
+    assert not every.short and not every.with_ahead
+    for number in range(2 * MOST_IDLE):
+        every.leave(number, 0.01)
+    assert not list(every) and len(every.remembered) == MOST_IDLE
+    last = f"h{2 * MOST_IDLE - 1}"
+    every.reached(last, 0.1)
+    every.join(last, "x", CPU, 1, 1.0)
+    assert [series.machine for series in every.short] == [last]

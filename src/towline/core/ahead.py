@@ -33,9 +33,8 @@ PATIENT_S = 1.0
 def send_ahead(scheduler: "Scheduler", now: float) -> "list[Placed]":
     """The next jobs of all series that can do with more, one after the other."""
     found = []
-    hungry = [
-        one for one in scheduler.series if scheduler.queue.waiting and is_hungry(scheduler, one)
-    ]
+    those = scheduler.series.short if scheduler.queue.waiting else ()
+    hungry = [series for series in those if is_hungry(scheduler, series)]
     while hungry:
         fed = []
         for series in hungry:
@@ -50,7 +49,7 @@ def send_ahead(scheduler: "Scheduler", now: float) -> "list[Placed]":
 def to_recall(scheduler: "Scheduler", now: float) -> list[int]:
     """Those sent ahead that are to come back; each is named once."""
     found: list[int] = []
-    for series in scheduler.series:
+    for series in scheduler.series.with_ahead:
         sent = {job: one for job, one in series.ahead.items() if not one.recalled}
         room = scheduler.pool.rooms.get(series.machine)
         if sent and room is not None and room.up:
@@ -88,7 +87,7 @@ def recalled_from(
 def wake_at(scheduler: "Scheduler", now: float) -> float | None:
     """When somebody who was sent ahead may have to come back though nothing happens before."""
     found = []
-    for series in scheduler.series:
+    for series in scheduler.series.with_ahead:
         waits = patience_s(scheduler, series) if series.ahead else ()
         for one in series.ahead.values():
             if not one.recalled:

@@ -126,3 +126,4 @@ def check_series(scheduler: "Scheduler") -> None:
             assert room is None or job not in room.jobs, job
             assert scheduler.running[job].placement[0].machine == series.machine, job
         assert series.places or series.ahead
+        assert bool(series.ahead) == (series in scheduler.series.with_ahead), series.name

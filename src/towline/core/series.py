@@ -25,7 +25,8 @@ LEAST_S = 0.003
 MOST_PER_PLACE = 100
 #: The length of a series' jobs is that of the last so many.
 LATELY = 32
-MOST_SERIES = 1000
+#: So many without a job are remembered, for how long their jobs last.
+MOST_IDLE = 1000
 
 
 class Sent:
@@ -98,9 +99,12 @@ class AllSeries:
     def __init__(self) -> None:
         #: machine -> how long word to it and back takes.
         self.away_s: dict[str, float] = {}
-        self._series: dict[tuple[str, str], Series] = {}
-        #: Those that have a job.
+        self.remembered: dict[tuple[str, str], Series] = {}
+        #: Those with a job, and without; of which more may be sent ahead; and of which some are.
         self._alive: dict[Series, None] = {}
+        self._idle: dict[Series, None] = {}
+        self.short: dict[Series, None] = {}
+        self.with_ahead: dict[Series, None] = {}
         self._of: dict[int, Series] = {}
 
     def __iter__(self) -> Iterator[Series]:
@@ -108,6 +112,25 @@ class AllSeries:
 
     def reached(self, machine: str, away_s: float) -> None:
         self.away_s[machine] = away_s
+        for series in [one for one in self._alive if one.machine == machine]:
+            self._sort(series)
+
+    def _sort(self, series: Series) -> None:
+        """After a change of it: decisions look only at those that concern them."""
+        away_s = self.away_s.get(series.machine, 0.0)
+        for those, is_one in (
+            (self._alive, bool(series.places or series.ahead)),
+            (self._idle, not (series.places or series.ahead)),
+            (self.short, away_s >= NEAR_S and series.most_ahead(away_s) > len(series.ahead)),
+            (self.with_ahead, bool(series.ahead)),
+        ):
+            if is_one:
+                those[series] = None
+            else:
+                those.pop(series, None)
+        if len(self._idle) > MOST_IDLE:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest], self.remembered[oldest.machine, oldest.name]
 
     def is_ahead(self, job_id: int) -> bool:
         series = self._of.get(job_id)
@@ -130,18 +153,18 @@ class AllSeries:
         # How far it is may turn out later.
         if not name or (now is not None and self.away_s.get(machine, NEAR_S) < NEAR_S):
             return
-        series = self._series.get((machine, name))
+        series = self.remembered.get((machine, name))
         if series is None:
-            self._make_room()
-            series = self._series[machine, name] = Series(machine, name, want)
+            series = self.remembered[machine, name] = Series(machine, name, want)
         series.places[job_id] = now
         series.told.add(job_id)
         self._of[job_id] = series
-        self._alive[series] = None
+        self._sort(series)
 
     def send(self, series: Series, job_id: int, sent: Sent) -> None:
         series.ahead[job_id] = sent
         self._of[job_id] = series
+        self._sort(series)
 
     def leave(self, job_id: int, now: float) -> int | None:
         """A job has ended, or came back; who has its place now, if somebody has."""
@@ -151,15 +174,8 @@ class AllSeries:
         # One that is only ahead never began; or it did in the place of another that we took to be
         # before it, and that one has the place now.
         heir = None if series.ahead.pop(job_id, None) else self._succeed(series, job_id, now)
-        if not (series.places or series.ahead):
-            del self._alive[series]
+        self._sort(series)
         return heir
 
     def _succeed(self, series: Series, job_id: int, now: float) -> int | None:
         return series.succeed(job_id, now, self.away_s.get(series.machine, 0.0))
-
-    def _make_room(self) -> None:
-        if len(self._series) >= MOST_SERIES:
-            idle = [key for key, one in self._series.items() if one not in self._alive]
-            for key in idle[: MOST_SERIES // 2]:
-                del self._series[key]
