@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -16,6 +16,7 @@ import pytest
 from e2e.checker import Task, differences, lines_on, tasks
 from e2e.engines import engine_pid, serves
 from e2e.jobs import configure
+from testbed.far import far_config
 from testbed.hosts import Hosts
 from testbed.processes import name_of, parent_of, processes_on
 from testbed.tow import Tow
@@ -25,8 +26,9 @@ from towline.client.session import Session
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 LAB = ("h1", "h2", "h3")
-KILLS = 100
-JOBS = 300
+#: How often the Engine is killed over how many jobs, next door and far away.
+NEXT_DOOR, FAR_AWAY = (100, 300), (25, 75)
+ROUND_TRIP_S = 0.05
 #: Every so many jobs are followed by a `tow run` of their own.
 FOLLOWED = 10
 #: Of the kills, this share comes while the Engine still starts and connects.
@@ -101,19 +103,36 @@ def all_ended(tow: Tow) -> list[dict[str, object]] | None:
     return jobs if all(job["ended"] for job in jobs) else None
 
 
+@pytest.fixture
+def far(
+    hosts: Hosts, tow: Tow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    """Moves all hosts to the end of a long way."""
+
+    def move() -> None:
+        config = str(far_config(hosts.ssh_config, ROUND_TRIP_S, tmp_path))
+        tow.env["TOWLINE_SSH_CONFIG"] = config
+        monkeypatch.setenv("TOWLINE_SSH_CONFIG", config)
+
+    return move
+
+
 @pytest.mark.timeout(300)
-def test_a_hundred_kills_of_the_engine_lose_nothing_and_repeat_nothing(
-    hosts: Hosts, tow: Tow, tow_home: Path
+@pytest.mark.parametrize(("kills", "jobs"), [NEXT_DOOR, FAR_AWAY], ids=["next_door", "far_away"])
+def test_kills_of_the_engine_lose_nothing_and_repeat_nothing(
+    hosts: Hosts, tow: Tow, tow_home: Path, far: Callable[[], None], kills: int, jobs: int
 ) -> None:
     random = Random(20240607)
+    if (kills, jobs) == FAR_AWAY:
+        far()
     configure(tow, *LAB)
-    wanted = tasks(JOBS, random, longest=1.2)
-    killer = EngineKiller(tow_home, random, KILLS)
+    wanted = tasks(jobs, random, longest=1.2)
+    killer = EngineKiller(tow_home, random, kills)
     numbers: dict[int, Future[int]] = {}
     with ThreadPoolExecutor(12) as pool, in_background(pool, killer) as killing:
         for number, task in enumerate(wanted):
             # Spread over the kills: submitting is interrupted as often as running is.
-            due = number * KILLS // JOBS
+            due = number * kills // jobs
             wait_until(lambda due=due: len(killer.killed) >= due or looked_at(tow), timeout=60)
             numbers[number] = pool.submit(submit_one, tow, task, number % FOLLOWED == 0)
         while not killer.enough.is_set():
@@ -124,7 +143,7 @@ def test_a_hundred_kills_of_the_engine_lose_nothing_and_repeat_nothing(
     ran = lines_on(hosts, LAB)
     assert differences(asked, views, ran, Session()) == []
     assert all(ran.values()), "not every host was used"
-    assert len(killer.killed) == KILLS
+    assert len(killer.killed) == kills
 
 
 def looked_at(tow: Tow) -> None:
@@ -146,11 +165,14 @@ def kill_one(hosts: Hosts, name: str, random: Random) -> None:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize("is_far", [False, True], ids=["next_door", "far_away"])
 @pytest.mark.parametrize("victim", ["tow-agent", "tow-supervisor"])
 def test_killed_agents_and_killed_supervisors_cost_no_job_and_no_exit_code(
-    hosts: Hosts, tow: Tow, victim: str
+    hosts: Hosts, tow: Tow, far: Callable[[], None], victim: str, is_far: bool
 ) -> None:
     random = Random(victim)
+    if is_far:
+        far()
     configure(tow, *LAB)
     wanted = tasks(60, random, longest=3.0)
     with ThreadPoolExecutor(4) as pool:
