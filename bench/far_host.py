@@ -106,7 +106,9 @@ class Far:
     def pipe(self, source: list[str], sink: list[str]) -> None:
         how = {"cwd": self.here, "env": self.env}
         with subprocess.Popen(source, stdout=subprocess.PIPE, **how) as first:  # type: ignore[call-overload]
-            ran = subprocess.run(sink, stdin=first.stdout, timeout=LIMIT_S, **how)
+            ran = subprocess.run(
+                sink, stdin=first.stdout, stdout=subprocess.DEVNULL, timeout=LIMIT_S, **how
+            )
         if first.returncode or ran.returncode:
             raise RuntimeError(f"{' '.join(source[:4])} | {' '.join(sink[:4])} failed")
 
