@@ -144,15 +144,38 @@ def test_pure_parts_neither_open_files_nor_print(part: str) -> None:
 
 def test_dialects_of_queues_depend_on_their_arguments_alone() -> None:
     """A foreign command is a pair of pure functions: one makes it, one parses what it printed."""
-    dialects = [PACKAGE / "backends" / "queue" / "dialect.py"]
-    dialects += PACKAGE.glob("backends/*/dialect.py")
-    dialects += PACKAGE.glob("backends/*/verdicts.py")
+    names = ("dialect", "verdicts", "options", "instead", "fitting")
+    dialects = [path for name in names for path in PACKAGE.glob(f"backends/*/{name}.py")]
+    assert len(dialects) > len(names)
     impure = [
         f"{named(path)}:{line}: {name}"
         for path in dialects
         for line, name in imported_modules(path)
         if name.split(".")[0] in IMPURE - {"datetime"}
     ]
+    assert not impure, "\n".join(["impure imports:", *impure])
+
+
+def test_an_attempt_in_a_queue_is_decided_on_by_arguments_alone() -> None:
+    """Where exactly-once lives there is no clock, no chance and no waiting, all the way down."""
+    impure, known = [], set()
+    new = {f"towline.backends.queue.{name}" for name in ("attempt", "entries", "job_script")}
+    while new:
+        known |= new
+        paths = {name: PACKAGE.parent / (name.replace(".", "/") + ".py") for name in new}
+        imports = [
+            (name, imported)
+            for name, path in paths.items()
+            for _, imported in imported_modules(path)
+        ]
+        impure += [f"{name}: {other}" for name, other in imports if other in IMPURE]
+        inside = (name for _, name in imports if name.startswith("towline.backends.queue."))
+        modules = {".".join(name.split(".")[:4]) for name in inside}
+        new = {
+            name for name in modules if (PACKAGE.parent / (name.replace(".", "/") + ".py")).exists()
+        }
+        new -= known
+    assert "towline.backends.queue.change" in known
     assert not impure, "\n".join(["impure imports:", *impure])
 
 

@@ -3,14 +3,15 @@
 import asyncio
 from typing import Any, cast
 
-import pytest
+from msgspec.structs import replace
 
 from backends.test_slurm_queue import KEY, Cedar, Scene
 from towline.agent.link import Link
 from towline.backends.driver import Driver
-from towline.backends.queue import watching
 from towline.backends.queue.commands import Commands
 from towline.backends.queue.handover import Handover
+from towline.backends.queue.state import Attempt, Place
+from towline.backends.queue.times import Times
 from towline.backends.slurm.dialect import SlurmDialect
 from towline.model.events import AttemptWaits
 
@@ -37,6 +38,8 @@ class Accounted(Cedar):
 
 
 class AccountedScene(Scene):
+    times = Times(often_s=0.01, soon_s=0.01, settle_s=0.0, race_s=0.0, forgotten_s=0.0)
+
     def __init__(self) -> None:
         super().__init__()
         self.cedar: Accounted = Accounted()
@@ -45,17 +48,8 @@ class AccountedScene(Scene):
     async def hand_over_and_forget(self) -> None:
         self.want()
         await self.until(lambda: self.number == "7")
-        await self.until(lambda: self.queue.wanted[KEY].known_at)
+        await self.until(lambda: self.queue.wanted[KEY].attempt.known_at)
         del self.cedar.jobs[7]
-
-
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("towline.backends.queue.pace.OFTEN_S", 0.01)
-    monkeypatch.setattr("towline.backends.queue.pace.SOON_S", 0.01)
-    monkeypatch.setattr(watching, "backoff_s", lambda tries: 0.0)
-    for name in ("_SETTLE_S", "_RACE_S", "_FORGOTTEN_S"):
-        monkeypatch.setattr(watching, name, 0.0)
 
 
 def play(story: Any) -> None:
@@ -83,14 +77,12 @@ def test_silent_accounts_are_waited_for() -> None:
     play(story)
 
 
-def test_accounts_that_never_hear_of_an_end_are_not_waited_for_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_accounts_that_never_hear_of_an_end_are_not_waited_for_for_ever() -> None:
     async def story(scene: AccountedScene) -> None:
         scene.cedar.accounts = f"7|PENDING|0:0|Unknown|None assigned|{FOLDER}\n"
         await scene.hand_over_and_forget()
         await scene.until(lambda: "have not heard" in scene.reasons[-1])
-        monkeypatch.setattr(watching, "_ACCOUNTS_S", 0.0)
+        scene.queue.table.times = replace(scene.times, accounts_s=0.0)
         await scene.until(lambda: len(scene.cedar.handed_over) == 2)
 
     play(story)
@@ -122,8 +114,8 @@ def test_job_that_ran_is_lost_and_never_run_again_when_its_folders_are_gone() ->
     async def story(scene: AccountedScene) -> None:
         scene.cedar.accounts = ""
         never = cast("Any", None)
-        ran = Handover(KEY, 1, 1, 1, never, never, sent=True, claimed=True, started={0})
-        scene.queue.want(ran)
+        ran = Attempt(KEY, 1, 1, 1, "Slurm", Place.CLAIMED, started=frozenset({0}))
+        scene.queue.want(Handover(ran, never, never))
         await scene.until(lambda: scene.ending)
         assert scene.ending.cause == "lost"
         assert not scene.cedar.handed_over

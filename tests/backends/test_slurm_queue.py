@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from towline.agent.link import Link
 from towline.backends.driver import Driver
-from towline.backends.queue import watching
 from towline.backends.queue.handover import Handover
 from towline.backends.queue.queue import Queue
+from towline.backends.queue.state import Attempt
+from towline.backends.queue.times import Times
 from towline.backends.slurm.dialect import SlurmDialect
 from towline.errors import Unreachable
 from towline.model.events import AttemptWaits, ProcessEnded
@@ -104,6 +106,8 @@ class AccessNode:
 
 
 class Scene:
+    times = Times(often_s=0.01, soon_s=0.01, settle_s=0.0)
+
     def __init__(self, wanted_elsewhere: str = "") -> None:
         self.cedar = Cedar()
         self.facts: list[Any] = []
@@ -115,16 +119,14 @@ class Scene:
             driver,
             self.facts.append,
             lambda key: key in self.queue.wanted or key == wanted_elsewhere,
+            self.times,
         )
 
     def want(self) -> None:
         message = {"key": KEY, "script": "", "order": {}, "specs": [], "argv": ["sbatch"]}
         self.queue.want(
             Handover(
-                key=KEY,
-                job=1,
-                attempt=1,
-                count=1,
+                Attempt(key=KEY, job=1, number=1, count=1, title="Slurm"),
                 message=lambda root: message,
                 words=lambda name, root, tasks, at_once: [],
             )
@@ -137,7 +139,7 @@ class Scene:
 
     @property
     def number(self) -> str:
-        return self.queue.wanted[KEY].id
+        return self.queue.wanted[KEY].attempt.id
 
     @property
     def reasons(self) -> list[str]:
@@ -152,13 +154,6 @@ class Scene:
             while not true():
                 self.queue.watcher.soon()
                 await asyncio.sleep(0.01)
-
-
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("towline.backends.queue.pace.OFTEN_S", 0.01)
-    monkeypatch.setattr("towline.backends.queue.pace.SOON_S", 0.01)
-    monkeypatch.setattr(watching, "_SETTLE_S", 0.0)
 
 
 def play(story: Callable[[Scene], Any], **about: str) -> None:
@@ -297,7 +292,8 @@ def test_attempt_that_was_to_be_stopped_is_not_handed_over_again() -> None:
     async def story(scene: Scene) -> None:
         scene.want()
         await scene.until(lambda: scene.number == "7")
-        scene.queue.wanted[KEY].stop = True
+        handover = scene.queue.wanted[KEY]
+        handover.attempt = replace(handover.attempt, stop=True)
         scene.cedar.jobs[7] = "NODE_FAIL"
         await scene.until(lambda: scene.ending)
         assert len(scene.cedar.handed_over) == 1

@@ -6,7 +6,8 @@ import random
 
 from towline.backends.queue.endings import explained, forgotten
 from towline.backends.queue.handover import by_name, leading
-from towline.backends.queue.pace import LONGEST_S, OFTEN_S, SELDOM_S, SOON_S, Pace, backoff_s
+from towline.backends.queue.pace import Pace
+from towline.backends.queue.times import Times
 from towline.backends.slurm.dialect import listed_entry, uptime_s
 from towline.backends.slurm.verdicts import (
     ending_by_slurm,
@@ -18,6 +19,8 @@ from towline.backends.slurm.verdicts import (
 )
 from towline.model.job import Ending
 from towline.probes.slurm import Listed, Site
+
+TIMES = Times()
 
 
 def calls(pace: Pace, seconds: float, now: float = 0.0) -> list[float]:
@@ -32,16 +35,16 @@ def calls(pace: Pace, seconds: float, now: float = 0.0) -> list[float]:
 
 
 def test_idle_slurm_is_asked_at_most_twice_a_minute() -> None:
-    pace = Pace(random.Random(1))
+    pace = Pace(TIMES, random.Random(1))
     pace.soon(0.0)
     asked = calls(pace, 3600.0)
-    assert asked[0] == SOON_S
+    assert asked[0] == TIMES.soon_s
     late = [time for time in asked if time > 120]
     assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(late))
 
 
 def test_slurm_is_never_asked_in_quick_succession() -> None:
-    pace = Pace(random.Random(2))
+    pace = Pace(TIMES, random.Random(2))
     now, asked = 0.0, []
     for _ in range(1000):
         pace.soon(now)
@@ -49,24 +52,24 @@ def test_slurm_is_never_asked_in_quick_succession() -> None:
             asked.append(now)
             pace.asking(now)
         now += 0.1
-    assert all(later - earlier >= OFTEN_S for earlier, later in itertools.pairwise(asked))
+    assert all(later - earlier >= TIMES.often_s for earlier, later in itertools.pairwise(asked))
     assert len(asked) > 15
 
 
 def test_silent_slurm_is_left_alone_for_longer_each_time() -> None:
-    pace = Pace(random.Random(3))
+    pace = Pace(TIMES, random.Random(3))
     pace.soon(0.0)
     waits = []
     for _ in range(10):
         pace.silent(0.0)
         waits.append(pace.left_s(0.0))
-    assert waits[0] >= OFTEN_S
-    assert waits[-1] > SELDOM_S
-    assert max(waits) <= LONGEST_S * 1.2
+    assert waits[0] >= TIMES.often_s
+    assert waits[-1] > TIMES.seldom_s
+    assert max(waits) <= TIMES.longest_s * 1.2
 
 
 def test_nothing_to_ask_means_no_question() -> None:
-    pace = Pace()
+    pace = Pace(TIMES, random.Random(4))
     assert calls(pace, 3600.0) == []
     pace.soon(0.0)
     pace.idle()
@@ -74,8 +77,8 @@ def test_nothing_to_ask_means_no_question() -> None:
 
 
 def test_refused_submissions_are_repeated_later_and_later() -> None:
-    assert backoff_s(1) < 5
-    assert backoff_s(30) <= LONGEST_S * 1.2
+    assert TIMES.backoff_s(1, 1.0) < 5
+    assert TIMES.backoff_s(30, 0.99) <= TIMES.longest_s * 1.2
 
 
 def test_part_that_waits_speaks_for_the_whole_job() -> None:

@@ -11,6 +11,7 @@ from towline.backends.queue.dialect import Dialect
 from towline.backends.queue.handover import Handover
 from towline.backends.queue.job_script import group_of, handover_key, message, queueing
 from towline.backends.queue.queue import Queue
+from towline.backends.queue.state import Attempt, Place
 from towline.errors import NotFound
 from towline.model.events import ProcessEnded
 from towline.model.grammar import parse_request
@@ -79,26 +80,36 @@ class QueueBackend:
                 ending = Ending(cause="lost", text=text)
                 self.report(ProcessEnded(job.id, attempt.number, rank, ending))
             return
+        snapshots = tuple(filter(None, (job.spec.snapshot, job.spec.keep)))
         queue.want(
             Handover(
-                key=handover_key(self.engine_id, job),
-                job=job.id,
-                attempt=attempt.number,
-                count=request.process_count,
+                self._attempt(job, request, again),
                 message=lambda root: message(self.dialect, self.engine_id, job, request, root),
                 words=lambda name, root, tasks, at_once: self.dialect.submit_words(
                     job, name, root, tasks, at_once
                 ),
+                snapshots=snapshots,
                 batch=job.spec.batch,
                 group=group_of(self.dialect, job, request),
                 at_once=queueing(job).at_once,
-                snapshots=tuple(filter(None, (job.spec.snapshot, job.spec.keep))),
-                sent=again,
-                claimed=_runs(job),
-                started=set(range(request.process_count)) if _runs(job) else set(),
-                ended=set(attempt.endings),
-                stop=job.stop_asked,
             )
+        )
+
+    def _attempt(self, job: Job, request: Request, again: bool) -> Attempt:
+        """As far as it is known before anybody was asked: an earlier Engine may have sent it."""
+        assert job.attempt is not None
+        count = request.process_count
+        place = Place.UNANSWERED if again else Place.NOT_SENT
+        return Attempt(
+            key=handover_key(self.engine_id, job),
+            job=job.id,
+            number=job.attempt.number,
+            count=count,
+            title=self.dialect.title,
+            place=Place.CLAIMED if _runs(job) else place,
+            started=frozenset(range(count)) if _runs(job) else frozenset(),
+            ended=frozenset(job.attempt.endings),
+            stop=job.stop_asked,
         )
 
     def stop(self, job: Job, now: bool = False) -> None:
@@ -118,7 +129,7 @@ class QueueBackend:
         if queue is None or job.attempt is None or job.state.final:
             return {}
         handover = queue.wanted.get(handover_key(self.engine_id, job))
-        return handover.standing() if handover and not handover.started else {}
+        return handover.attempt.standing() if handover else {}
 
     # --- looking into a job: its files are seen from the access node --------------------------
 
@@ -143,13 +154,13 @@ class QueueBackend:
         link = await self.machines.tunnel(job, rank)
         queue = self.queues[job.spec.cluster]
         handover = queue.wanted.get(handover_key(self.engine_id, job))
-        if not handover or not handover.id or job.attempt is None or job.state.final:
+        if not handover or not handover.attempt.id or job.attempt is None or job.state.final:
             raise NotFound(
                 f"job {job.id} does not run now, so nothing can run beside it",
                 hint=f"tow ls {job.id} and tow pull {job.id} show its files",
             )
         key = key_of(self.engine_id, job.id, job.attempt, rank)
-        number = await queue.commands.beside_number(link, handover.id)
+        number = await queue.commands.beside_number(link, handover.attempt.id)
         node = job.attempt.nodes.get(rank, "") if len(job.attempt.placement) > 1 else ""
         request = parse_request(job.spec.request)
         beside = self.dialect.beside_words(number, request, rank, node)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from towline.backends.queue.handover import Handover
+from towline.backends.queue.state import Attempt, Place
 
 #: Longer arrays gain nothing, and whatever is done with one takes longer.
 _LONGEST = 1000
@@ -18,13 +19,24 @@ _PARTS = 4
 
 
 class Submission(Struct):
-    """What one submission puts into the queue."""
+    """What one submission puts into the queue: one attempt, or several as an array."""
 
     members: list[Handover]
     #: The name of an array; empty for a job that goes alone.
     array: str = ""
     #: So many of its tasks run at a time; 0: as many as there is room for.
     at_once: int = 0
+    #: Which task of the array each member is, by its key.
+    tasks: dict[str, int] = {}
+
+
+def submission(members: list[Handover], array: str, at_once: int, first_task: int) -> Submission:
+    """An array of these; those that were submitted under that name keep their numbers."""
+    tasks = {
+        one.key: one.attempt.index if one.attempt.array == array else first_task + place
+        for place, one in enumerate(members)
+    }
+    return Submission(members, array, at_once, tasks)
 
 
 class Limits:
@@ -74,22 +86,21 @@ def grouped(some: Iterable[Handover]) -> dict[str, list[Handover]]:
     """Those that may share an array; what was in one array before stays together."""
     found: dict[str, list[Handover]] = {}
     for handover in some:
-        found.setdefault(handover.array or handover.group, []).append(handover)
+        found.setdefault(handover.attempt.array or handover.group, []).append(handover)
     return found
 
 
-def is_inside(handover: Handover) -> bool:
+def is_inside(attempt: Attempt) -> bool:
     """Whether it may occupy a place in the queue, even if the answer to its submission was lost."""
-    may_be = handover.sent and handover.array
-    return (
-        bool(handover.id or handover.asking or handover.claimed or may_be) and not handover.is_over
-    )
+    if attempt.place is Place.UNANSWERED:
+        return bool(attempt.array)
+    return attempt.place in (Place.ASKING, Place.IN_QUEUE, Place.CLAIMED)
 
 
-def in_turn(handover: Handover, there: int) -> int:
-    """How many of its batch may run besides those that are there; 0: it has to wait for them.
+def in_turn(at_once: int, inside: int) -> int:
+    """How many of a batch may run besides those that are inside; 0: they have to wait for these.
 
     A next array is sent when half of those have ended that may run at a time: never too many run,
     and those that take long do not keep all others waiting.
     """
-    return 0 if there > handover.at_once // 2 else handover.at_once - there
+    return 0 if inside > at_once // 2 else at_once - inside
