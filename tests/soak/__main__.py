@@ -151,6 +151,16 @@ def _in_words(killer: Killer) -> str:
     return f"{killer.kills.total()} kills ({kinds})"
 
 
+def summed_up(found: Verdict) -> int:
+    """Tell what was found; the exit code that goes with it."""
+    for line in found.wrong:
+        print(f"  WRONG: {line}")
+    for why, count in sorted((+found.lost).items()):
+        print(f"  {count} jobs lost, {why}")
+    print(f"soak: {found.jobs - len(found.wrong)} passed, {len(found.wrong)} failed")
+    return 1 if found.wrong or not found.jobs else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--minutes", type=float, help="end after so long; without --kills, 10")
@@ -179,22 +189,17 @@ def main() -> int:
             try:
                 found = soak.run(time.monotonic() + 60 * minutes, kills)
                 # While the hosts are there.
-                known = evidence(found.wrong, home, hosts, LAB)
+                known = evidence(found.wrong, home, map(hosts.root, LAB))
             finally:
                 stop_all(home)
                 soak.tow.close()
     finally:
         if not args.keep or (found is not None and not found.wrong):
             shutil.rmtree(home)
-    for line in found.wrong:
-        print(f"  WRONG: {line}")
     for line in known:
         print(f"    {line}")
     print(f"  {_in_words(soak.killer)}; {soak.refused} submissions refused and made again")
-    for why, count in sorted((+found.lost).items()):
-        print(f"  {count} jobs lost, {why}")
-    print(f"soak: {found.jobs - len(found.wrong)} passed, {len(found.wrong)} failed")
-    return 1 if found.wrong or not found.jobs else 0
+    return summed_up(found)
 
 
 if __name__ == "__main__":

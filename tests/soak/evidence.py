@@ -6,17 +6,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from testbed.hosts import Hosts
-
 #: Where Towline keeps its things on a host.
 THERE = "home/worker/.towline"
 _JOB = re.compile(r"job (\d+)")
 
 
-def evidence(wrong: Iterable[str], home: Path, hosts: Hosts, names: Iterable[str]) -> list[str]:
-    """Lines for whoever looks for the cause, in the order of the jobs."""
+def evidence(wrong: Iterable[str], home: Path, hosts: Iterable[Path]) -> list[str]:
+    """Lines for whoever looks for the cause, in the order of the jobs; `hosts` are their disks."""
     jobs = sorted({int(found[1]) for text in wrong if (found := _JOB.match(text))})
-    roots = [home / "machine", *(hosts.root(name) / THERE for name in names)]
+    roots = [home / "machine", *(host / THERE for host in hosts)]
     return [
         line for job in jobs for line in (f"job {job}:", *_told(home, job), *_written(roots, job))
     ]
@@ -28,8 +26,9 @@ def _told(home: Path, job: int) -> Iterator[str]:
             yield f"  row {row}"
         for body in db.execute("SELECT body FROM attempts WHERE job=?", (job,)):
             yield f"  earlier attempt {body}"
-        for at, text in db.execute("SELECT at, text FROM events WHERE job=? ORDER BY seq", (job,)):
-            yield f"  {at:.3f} {text}"
+        query = "SELECT at, kind, attempt, data FROM journal WHERE job=? ORDER BY seq"
+        for at, *told in db.execute(query, (job,)):
+            yield f"  {at:.3f} {told}"
 
 
 def _written(roots: Iterable[Path], job: int) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from soak import verdict
-from soak.verdict import judge
-from soak.victims import Killer, Orphaning
+from soak.__main__ import summed_up
+from soak.verdict import Verdict, judge
+from soak.victims import LEFT_ALONE, Killer, Orphaning
 from soak.work import MADE, Work
 from testbed.hosts import Hosts
 from towline.client.session import Session
@@ -48,6 +50,17 @@ def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     case = Case(tmp_path)
     monkeypatch.setattr(verdict, "output", lambda session, job: case.log)
     return case
+
+
+def test_whatever_is_wrong_fails_the_soak_and_so_does_a_soak_without_jobs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lost = Counter({LEFT_ALONE: 2, "": 0})
+    assert summed_up(Verdict(5, lost, [])) == 0
+    assert "2 jobs lost, their supervisor and their agent" in capsys.readouterr().out
+    assert summed_up(Verdict(5, lost, ["job 1: soak1 ran 2 times"])) == 1
+    assert "WRONG: job 1: soak1 ran 2 times" in capsys.readouterr().out
+    assert summed_up(Verdict(0, Counter(), [])) == 1
 
 
 def test_a_job_that_went_well_is_right(case: Case) -> None:
