@@ -134,6 +134,88 @@ def test_a_job_whose_supervisor_was_killed_in_the_moment_of_its_start_did_start(
     assert at - 1 < end["started"] <= at
 
 
+def is_over(pid: int) -> bool:
+    """True for a command that has ended and was not waited for."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def orphaned(agent: Driver, *words: str) -> None:
+    """The supervisor of job `a` was killed, and its command is the agent's own child."""
+    agent.start("a", *words)
+    os.kill(supervisor_of(agent, "a"), signal.SIGKILL)
+    wait_until(lambda: supervisor_of(agent, "a") == agent.process.pid)
+    assert agent.state("a") == "running"
+
+
+def hang_up(agent: Driver, how: str) -> None:
+    if how == "connection gone":
+        agent.stdin.close()
+    else:
+        agent.process.terminate()
+    # Its other end is let go of.
+    wait_until(lambda: not agent.receive(0.1))
+
+
+@pytest.mark.parametrize("how", ["connection gone", "terminated"])
+def test_an_agent_that_leaves_still_sees_to_the_jobs_whose_supervisors_were_killed(
+    new_agent: NewAgent, root: Path, how: str
+) -> None:
+    first = new_agent()
+    orphaned(first, "sh", "-c", UNTIL_TOLD)
+    hang_up(first, how)
+    second = new_agent()
+    assert second.state("a") == "running"
+    end_it(root, "a")
+    end = second.end_of("a")
+    assert (end["code"], end["cause"], end["out_size"]) == (5, "", 5)
+    assert first.process.wait(30) == 0
+
+
+def test_a_command_that_ends_just_when_its_agent_leaves_is_not_lost(
+    new_agent: NewAgent, root: Path
+) -> None:
+    first = new_agent()
+    orphaned(first, "sh", "-c", UNTIL_TOLD)
+    first.process.send_signal(signal.SIGSTOP)
+    end_it(root, "a")
+    pid = first.started["a"][0]
+    wait_until(lambda: is_over(pid))
+    first.stdin.close()
+    first.process.send_signal(signal.SIGCONT)
+    assert first.process.wait(30) == 0
+    assert new_agent().call("observe", keys=["a"])["states"]["a"]["ending"]["code"] == 5
+
+
+def test_a_job_that_an_agent_left_to_itself_sees_to_is_stopped_by_another(
+    new_agent: NewAgent,
+) -> None:
+    first = new_agent()
+    orphaned(first, "sh", "-c", "setsid sleep 300 & sleep 300")
+    hang_up(first, "connection gone")
+    second = new_agent()
+    assert second.state("a") == "running"
+    second.call("stop", keys=["a"], grace_s=5)
+    end = second.end_of("a")
+    assert (end["cause"], end["signal"]) == ("stopped", 15)
+    assert first.process.wait(30) == 0
+
+
+def test_how_a_command_ended_is_left_to_the_agent_that_is_in_its_supervisors_place(
+    new_agent: NewAgent, root: Path
+) -> None:
+    first = new_agent()
+    orphaned(first, "sh", "-c", UNTIL_TOLD)
+    first.process.send_signal(signal.SIGSTOP)
+    end_it(root, "a")
+    pid = first.started["a"][0]
+    wait_until(lambda: is_over(pid))
+    second = new_agent()
+    # The command is gone, but only the first can learn how it went.
+    assert second.state("a") == "running"
+    first.process.send_signal(signal.SIGCONT)
+    assert first.end_of("a")["code"] == second.end_of("a")["code"] == 5
+
+
 def test_job_of_a_killed_supervisor_can_be_stopped_with_all_its_children(agent: Driver) -> None:
     agent.start("a", "sh", "-c", "setsid sleep 300 & sleep 300")
     os.kill(supervisor_of(agent, "a"), signal.SIGKILL)

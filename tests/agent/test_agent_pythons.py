@@ -54,17 +54,29 @@ def test_core_scenarios(new_agent: NewAgent, root: Path, python: str) -> None:
 def test_kills_of_supervisor_and_agent(new_agent: NewAgent, root: Path, python: str) -> None:
     script = "while ! [ -e end ]; do sleep 0.02; done; exit 5"
     agent = new_agent(python=python)
-    for key in ("a", "b"):
+    for key in ("a", "b", "c"):
         agent.start(key, "sh", "-c", script)
-    agent.wait_for(lambda: len(agent.started) == 2)
-    stat = Path(f"/proc/{agent.started['a'][0]}/stat")
-    os.kill(int(stat.read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
-    parent = str(agent.process.pid)
-    wait_until(lambda: stat.read_text().rsplit(")", 1)[1].split()[1] == parent)
+    agent.wait_for(lambda: len(agent.started) == 3)
+
+    def parent(key: str) -> int:
+        stat = Path(f"/proc/{agent.started[key][0]}/stat").read_text()
+        return int(stat.rsplit(")", 1)[1].split()[1])
+
+    for key in ("a", "c"):
+        os.kill(parent(key), signal.SIGKILL)
+        wait_until(lambda key=key: parent(key) == agent.process.pid)
     (root / "jobs/a/src/end").touch()
     assert agent.end_of("a")["code"] == 5
+    assert agent.state("c") == "running"
+    # It stays in the place of the supervisor of one of them.
+    agent.stdin.close()
+    wait_until(lambda: not agent.receive(0.1))
+    first, agent = agent, new_agent(python=python)
+    for key in ("b", "c"):
+        assert agent.state(key) == "running"
+        (root / f"jobs/{key}/src/end").touch()
+        assert agent.end_of(key)["code"] == 5
+    assert first.process.wait(30) == 0
     agent.kill()
     agent = new_agent(python=python)
-    assert agent.state("b") == "running"
-    (root / "jobs/b/src/end").touch()
-    assert agent.end_of("b")["code"] == 5
+    assert agent.call("observe", keys=["c"])["states"]["c"]["ending"]["code"] == 5

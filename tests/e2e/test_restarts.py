@@ -1,11 +1,17 @@
 """Clusters that change while their jobs run, and Engines that come back to what there is."""
 
+import os
+import signal
+
 import pytest
 
 from e2e.engines import kill_engine
 from e2e.jobs import configure, ended, show, submit, wait_for
 from testbed.hosts import Hosts
+from testbed.leftovers import belonging_to
+from testbed.processes import name_of, parent_of, processes_on
 from testbed.tow import Tow
+from testbed.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -28,6 +34,31 @@ def test_a_job_goes_on_though_its_machine_leaves_the_configuration(
     (hosts.home("h1") / "end").touch()
     assert ended(tow, stays)["exit_code"] == 6
     assert tow("log", str(stays)).stdout == "began\nover\n"
+
+
+@pytest.mark.parametrize("place", ["local", "lab"])
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_job_whose_supervisor_is_killed_keeps_its_end_though_the_engine_goes_too(
+    hosts: Hosts, tow: Tow, place: str, how: str
+) -> None:
+    configure(tow, "h1")
+    end = hosts.home("h1") / "end" if place == "lab" else tow.home / "end"
+    there = "/home/worker/end" if place == "lab" else str(end)
+    script = UNTIL_END.replace("$HOME/end", "$1")
+    job = submit(tow, "-c", place, "sh", "-c", script, "sh", there)
+    wait_for(tow, job, "running")
+    shells = processes_on(hosts, "h1", "sh") if place == "lab" else belonging_to(tow.home)
+    above = {parent_of(pid) for pid in shells if name_of(pid) == "sh"}
+    (supervisor,) = (pid for pid in above if name_of(pid) == "tow-supervisor")
+    os.kill(supervisor, signal.SIGKILL)
+    wait_until(lambda: name_of(supervisor) == "")
+    if how == "killed":
+        kill_engine(tow.home)
+    else:
+        assert tow("engine", "stop").returncode == 0
+    end.touch()
+    assert ended(tow, job)["exit_code"] == 6
+    assert tow("log", str(job)).stdout == "began\nover\n"
 
 
 def test_a_cluster_with_jobs_is_not_removed(hosts: Hosts, tow: Tow) -> None:

@@ -167,8 +167,19 @@ class Link(asyncio.SubprocessProtocol):
             if self._process.get_returncode() is None:
                 with contextlib.suppress(ProcessLookupError):
                     self._process.terminate()
-            self._process.close()
+            if self.host.login() is None:
+                self._hang_up(self._process)
+            else:
+                self._process.close()
         self._lost(Unreachable(f"{self.name}: the connection was closed"))
+
+    @staticmethod
+    def _hang_up(process: asyncio.SubprocessTransport) -> None:
+        """Let an agent of this machine leave by itself: it may have to see to jobs before, and
+        closing the process would kill it."""
+        for fd in (0, 1, 2):
+            if pipe := process.get_pipe_transport(fd):
+                pipe.close()
 
     # --- what asyncio tells us ---------------------------------------------------------------
 
@@ -203,6 +214,8 @@ class Link(asyncio.SubprocessProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         code = self._process.get_returncode() if self._process else None
+        if self._process is not None:
+            self._process.close()
         text = bytes(self._errors).decode(errors="replace")
         self._lost(self.host.failure(code, text))
 

@@ -65,6 +65,9 @@ class Loop:
         if timer is not None:
             timer[2] = None
 
+    def stop(self):
+        self.running = False
+
     def run(self):
         while self.running:
             self.turn()

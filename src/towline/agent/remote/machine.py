@@ -72,6 +72,13 @@ def identity():
     return IDENTITY
 
 
+def who_we_are():
+    """For whoever finds the record of a job: how to find its supervisor, or to know that it is
+    elsewhere."""
+    here = identity()
+    return {"supervisor": os.getpid(), "boot": here["boot"], "identity": here}
+
+
 def unique():
     """A part of a name that nobody else uses, also on no other machine with the same home."""
     return "%s-%d-%s" % (os.uname().nodename[:40], os.getpid(), os.urandom(4).hex())

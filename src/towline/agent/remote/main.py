@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import Any
 
-from . import flows, frames, logout, machine
+from . import flows, frames, guardian, logout, machine
 from .blobs import Blobs
 from .crew import note
 from .files import Files
@@ -204,6 +204,9 @@ class Agent:
         self.work()
         self.speak()
         self.loop.run()
+        guarded = self.jobs.strays.guarded()
+        if guarded:
+            guardian.become(self.home, guarded)
         os.set_blocking(self.outbox.fd, True)
         signal.alarm(5)  # nobody may be reading any more
         self.speak()
@@ -222,6 +225,8 @@ def main(root, login=False, early=b""):
     os.set_blocking(stdout, False)
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+    # Meant for the supervisor in whose place we may be; we look for it anyway.
+    signal.signal(signal.SIGUSR1, lambda *_: None)
     home = Home(root)
     try:
         home.make()
@@ -233,5 +238,8 @@ def main(root, login=False, early=b""):
     machine.reuse_memory()
     if hasattr(gc, "freeze"):
         gc.freeze()
-    Agent(home, stdin, stdout, login).run(early)
+    agent = Agent(home, stdin, stdout, login)
+    # Leave as if the connection was gone: there may be something to see to before.
+    signal.signal(signal.SIGTERM, lambda *_: agent.loop.stop())
+    agent.run(early)
     os._exit(0)

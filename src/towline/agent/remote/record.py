@@ -199,6 +199,15 @@ def write_all(fd, data):
         view = view[os.write(fd, view) :]
 
 
+def asked_to_stop(folder):
+    """The grace that a stop was asked with through a file, maybe from another machine; or None."""
+    try:
+        with open(folder + "/stop") as file:
+            return float(file.read())
+    except (OSError, ValueError):
+        return None
+
+
 def release(folder, word):
     """Decide once and for all whether a held job goes or is void; the first word counts."""
     try:

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from . import descendants, endings, process, record, results
-from .machine import to_path
+from .machine import to_path, who_we_are
 from .services import Services
 
 #: The end of a very short job and its start are told in one message.
@@ -71,7 +71,7 @@ class Run:
         """The pid of the command; where nothing starts for a moment, it is tried again."""
         until = time.monotonic() + PATIENCE_S
         while True:
-            self.note(spawning=time.time(), **self.boss.who_we_are())
+            self.note(spawning=time.time(), **who_we_are())
             try:
                 return process.start(argv, environ, self.boss.null, self.out, self.err)
             except process.NotNow:

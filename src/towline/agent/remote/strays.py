@@ -1,11 +1,17 @@
-"""Running jobs without a supervisor of ours: another agent's, or its supervisor was killed."""
+"""Running jobs without a supervisor of ours: another agent's, or its supervisor was killed.
 
+The command of a supervisor that was killed is its agent's own child from then on, and nobody else
+can learn how it ends: that agent takes the supervisor's place. It locks the record, and when it has
+to leave before the command ends, it becomes a supervisor altogether (guardian.py).
+"""
+
+import json
 import os
 import signal
 import time
 
 from . import descendants, endings, machine, record
-from .states import from_status, look, lost, result_of, settle
+from .states import began, from_status, look, lost, result_of, settle
 
 LOCK_EVERY_S = 0.5
 PID_EVERY_S = 1.0
@@ -25,6 +31,8 @@ class Stray:
         self.text = ""
         self.takedown = None
         self.result = None
+        #: Its locked `life`, where we are in the place of its supervisor.
+        self.life = None
 
 
 class Strays:
@@ -38,11 +46,41 @@ class Strays:
     def has(self, job):
         return job.key in self.strays
 
-    def watch(self, job, seen):
+    def watch(self, job, seen, life=None):
+        """`life`: its locked record, where that is ours already."""
         spec = record.read_spec(self.home.record(job.key)) or {}
         stray = Stray(job, seen, spec)
+        stray.life = life
         self.strays[job.key] = stray
+        self.guard(stray)
         self.again(stray, LOCK_EVERY_S)
+
+    def guarded(self):
+        """Key -> locked `life` of the jobs in whose supervisors' place we are."""
+        found = self.strays.items()
+        return {key: stray.life for key, stray in found if stray.life is not None}
+
+    def guard(self, stray):
+        """Take the place of a supervisor that was killed, where the command is our own child."""
+        if stray.life is not None or stray.supervised or not stray.pid:
+            return
+        facts = descendants.stat(stray.pid)
+        if facts is None or facts.parent != os.getpid():
+            return
+        fd = record.open_life(self.home.record(stray.job.key), create=False)
+        if fd is None:
+            return
+        if not record.lock(fd):  # somebody just looks at it
+            os.close(fd)
+            return
+        stray.life = fd
+        life = record.read_life(fd)
+        spec = json.dumps(life.pop("spec", {})).encode("ascii")
+        life.update(machine.who_we_are(), pid=stray.pid, start=stray.start, started=began(life))
+        try:
+            record.write_life(fd, life, spec)
+        except OSError:
+            pass  # then a stop that comes from elsewhere is seen later
 
     def again(self, stray, seconds):
         self.loop.cancel(stray.timer)
@@ -75,6 +113,8 @@ class Strays:
     def check_alone(self, stray):
         """Do what its supervisor would have done: the time limit, and nothing left behind."""
         now = time.monotonic()
+        self.guard(stray)
+        self.look_for_stop(stray, now)
         limit = stray.spec.get("time_s", 0)
         if stray.result is None:
             stray.result = result_of(stray.pid)
@@ -90,6 +130,15 @@ class Strays:
         else:
             self.again(stray, descendants.Takedown.LOOK_S if left is None else left)
 
+    def look_for_stop(self, stray, now):
+        """Another agent asks for it through a file, as of any supervisor."""
+        if stray.life is None:
+            return
+        grace_s = record.asked_to_stop(self.home.record(stray.job.key))
+        if grace_s is not None:
+            stray.cause = stray.cause or "stopped"
+            self.take_down(stray, grace_s, now)
+
     def take_down(self, stray, grace_s, now):
         if stray.takedown is None:
             find = lambda: descendants.marked(stray.job.key, stray.pid)  # noqa: E731
@@ -100,14 +149,15 @@ class Strays:
         """Write the ending, unless somebody else did meanwhile."""
         place = self.home.place(stray.job.key)
         end = record.read_exit(place.record)
-        fd = record.open_life(place.record, create=False)
-        try:
-            if end is None and fd is not None and record.lock(fd):
-                life = record.read_life(fd)
-                end = settle(place, fd, self.ending(stray, place, life), life).ending
-        finally:
-            if fd is not None:
+        if stray.life is None and end is None:
+            fd = record.open_life(place.record, create=False)
+            if fd is not None and record.lock(fd):
+                stray.life = fd
+            elif fd is not None:
                 os.close(fd)
+        if stray.life is not None and end is None:
+            life = record.read_life(stray.life)
+            end = settle(place, stray.life, self.ending(stray, place, life), life).ending
         if end is None:
             self.again(stray, LOCK_EVERY_S)
         else:
@@ -124,6 +174,8 @@ class Strays:
 
     def end(self, stray, end):
         del self.strays[stray.job.key]
+        if stray.life is not None:
+            os.close(stray.life)
         self.has_ended(stray.job.key, end)
 
     def children_ended(self, ended):

@@ -128,18 +128,10 @@ class Supervisor:
             self.stop_grace = grace_s
 
     def look_for_stop(self):
-        """Another agent than ours asks for a stop through a file, maybe from another machine."""
-        try:
-            with open(self.record + "/stop") as file:
-                self.stop(float(file.read()))
-        except (OSError, ValueError):
-            pass
-
-    @staticmethod
-    def who_we_are():
-        """For whoever finds the record: how to find us, or to know that we are elsewhere."""
-        here = machine.identity()
-        return {"supervisor": os.getpid(), "boot": here["boot"], "identity": here}
+        """Another agent than ours asks for a stop through a file."""
+        grace_s = record.asked_to_stop(self.record)
+        if grace_s is not None:
+            self.stop(grace_s)
 
     def tell(self, **message):
         if self.agent_gone:
@@ -295,7 +287,7 @@ class Supervisor:
 
     def hold(self, life, hold_s, raw):
         """Until released. The link `go` is made only once: it says either go or void, for ever."""
-        about = dict(self.who_we_are(), held=True)
+        about = dict(machine.who_we_are(), held=True)
         record.write_life(life, about, raw)
         self.grant.show()
         self.tell(held=True)
