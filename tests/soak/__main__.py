@@ -24,6 +24,7 @@ from testbed.leftovers import stop_all
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 from towline.client.session import ApiError, Session
+from towline.client.transport import Gone
 
 LAB = ("h1", "h2", "h3")
 #: So many jobs are under way at a time.
@@ -49,7 +50,8 @@ class Soak:
         self.pause = Random(seed + 2)
         self.asked: dict[int, Work] = {}
         self.wrong: list[str] = []
-        self.refused = 0
+        #: Submissions that were refused, and questions that no Engine lived to answer.
+        self.refused = self.cut = 0
         self.over = threading.Event()
         configure(self.tow, *LAB)
 
@@ -105,7 +107,7 @@ class Soak:
         while True:
             try:
                 job: int = session.submit_ask(work.ask(self.folder), key)["id"]
-            except ApiError:
+            except (ApiError, Gone):
                 self.refused += 1
             else:
                 self.asked[job] = work
@@ -115,18 +117,27 @@ class Soak:
         """What the terminal shows is what the command printed, whatever was killed meanwhile."""
         words = ("-c", work.cluster, "-t", work.name, "--", *work.argv)
         done = self.tow("run", *words, timeout=300)
-        job = next(
-            job["id"]
-            for job in self.tow.json("status", "--all")["jobs"]
-            if job["title"] == work.name
-        )
+        given_up = str(Gone("")).splitlines()[-1] in done.stderr
+        named = [job["id"] for job in self._jobs(Session()) if job["title"] == work.name]
+        if given_up and not named:
+            self.refused += 1
+            return
+        (job,) = named
         self.asked[job] = work
         shown = (done.returncode, done.stdout, done.stderr.count(work.err))
-        if shown != (work.code, work.out, 1) and "lost" not in done.stderr:
+        if shown != (work.code, work.out, 1) and not given_up and "lost" not in done.stderr:
             self.wrong.append(f"job {job}: `tow run` showed {done.returncode}, {done.stderr!r}")
 
     def _ended(self, session: Session, job: int) -> bool:
-        return self.over.is_set() or bool(session.call("GET", f"/v1/jobs/{job}")["ended"])
+        return self.over.is_set() or bool(self._answer(session, f"/v1/jobs/{job}")["ended"])
+
+    def _answer(self, session: Session, target: str) -> Any:
+        """Asked for until an Engine lives long enough to give it."""
+        while True:
+            try:
+                return session.call("GET", target)
+            except Gone:
+                self.cut += 1
 
     def _all_home(self, session: Session) -> list[dict[str, Any]]:
         """All jobs, once each has ended and what it made is home."""
@@ -138,7 +149,7 @@ class Soak:
         ]
 
     def _jobs(self, session: Session) -> list[dict[str, Any]]:
-        jobs: list[dict[str, Any]] = session.call("GET", "/v1/jobs?all=1")["jobs"]
+        jobs: list[dict[str, Any]] = self._answer(session, "/v1/jobs?all=1")["jobs"]
         return jobs
 
     def _lines(self) -> list[list[str]]:
@@ -198,7 +209,8 @@ def main() -> int:
             shutil.rmtree(home)
     for line in known:
         print(f"    {line}")
-    print(f"  {_in_words(soak.killer)}; {soak.refused} submissions refused and made again")
+    again = f"{soak.refused} submissions and {soak.cut} questions made again"
+    print(f"  {_in_words(soak.killer)}; {again}")
     return summed_up(found)
 
 
