@@ -144,7 +144,8 @@ class Driver:
     def recall(self, key: str) -> None:
         """Let one that was sent ahead come back, unless it has begun."""
         wanted = self.wanted.get(key)
-        if wanted is not None and not wanted.stop:
+        # Another machine under this name cannot say that it never began.
+        if wanted and not wanted.stop and not is_another(wanted.identity, self.identity):
             self._recalls.ask(wanted)
 
     def go(self, keys: list[str]) -> None:
