@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from math import nan
 
-from towline.core.scheduler import Scheduler, Waiting
+from towline.core.scheduling.scheduler import Scheduler, Waiting
 from towline.model.machine import Gpu, Machine
 from towline.model.request import GpuNeed, Group, Need, Request
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from towline.core.scheduler import Waiting
+from towline.core.scheduling.scheduler import Waiting
 from towline.model.machine import Gpu, Machine, Placement, Slot
 from towline.model.request import GpuNeed, Group, Need, Request
 

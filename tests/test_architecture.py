@@ -37,6 +37,8 @@ LONGEST_FUNCTION = 50
 MOST_FILES = 20
 #: Folders of files that are all alike, each named for the word that is typed.
 LISTS = {"cli/commands"}
+#: Folders that still await their rooms.
+CROWDED = {"agent/remote", "backends"}
 CLIENT_MAY_KNOW = ("client", "errors", "version", "config.paths", "config.lock", "model")
 VAGUE_NAMES = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc.py"}
 
@@ -61,7 +63,7 @@ def named(path: Path) -> str:
 
 
 def part_of(module: str) -> str:
-    """The part of the package that a dotted module is in: towline.core.pool -> core."""
+    """The part of the package that a dotted module is in: towline.core.machines.pool -> core."""
     words = module.split(".")
     return words[1] if len(words) > 1 else ""
 
@@ -291,13 +293,13 @@ def test_files_are_named_for_what_is_in_them() -> None:
     assert not vague, "\n".join(["names that say nothing:", *vague])
 
 
-def test_no_folder_of_the_command_line_has_more_files_than_a_reader_can_look_over() -> None:
+def test_no_folder_has_more_files_than_a_reader_can_look_over() -> None:
     """A flat folder of forty files has rooms in it that nobody drew."""
-    folders = sorted({path.parent for path in python_files(PACKAGE / "cli")})
+    folders = sorted({path.parent for path in python_files(PACKAGE)})
     crowded = [
         f"{named(folder)}: {count} files"
         for folder in folders
-        if str(folder.relative_to(PACKAGE)) not in LISTS
+        if str(folder.relative_to(PACKAGE)) not in LISTS | CROWDED
         and (count := len(list(folder.glob("*.py")))) > MOST_FILES
     ]
     assert not crowded, "\n".join([f"over {MOST_FILES} files:", *crowded])

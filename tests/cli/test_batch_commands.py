@@ -10,7 +10,7 @@ from cli.stub import Stub, answer, batch, frame, job, out, stream
 from testbed.tow import Tow
 from towline.cli.batch.actions import parser_of
 from towline.cli.commands.batch import ACTIONS
-from towline.engine.batch_ask import batch_name
+from towline.engine.batches.ask import batch_name
 from towline.model.lines import as_name
 
 SUBMIT, FOLLOW = "POST /v1/batches", "GET /v1/batches/sweep/follow"

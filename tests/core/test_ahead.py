@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_job, a_machine, a_request
-from towline.core.scheduler import Scheduler
-from towline.core.series import MOST_IDLE, AllSeries, Series, name_of
-from towline.core.want import want_of
+from towline.core.machines.want import want_of
+from towline.core.scheduling.scheduler import Scheduler
+from towline.core.scheduling.series import MOST_IDLE, AllSeries, Series, name_of
 from towline.model.events import MachineAway, MachineSeen, StopAsked
 from towline.model.job import State, standing
 from towline.model.journal import Kind

@@ -1,7 +1,7 @@
 """Which machines are kept for a big job, on which GPUs, and who may use them until then."""
 
 from builders import a_job, a_machine, at
-from towline.core.scheduler import Scheduler
+from towline.core.scheduling.scheduler import Scheduler
 
 
 def a_cluster(machines: int, *jobs: int, time_s: float = 0.0) -> Scheduler:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from towline.core.capacity import MOST, seats_for
-from towline.core.pool import Pool
-from towline.core.want import want_of
+from towline.core.machines.capacity import MOST, seats_for
+from towline.core.machines.pool import Pool
+from towline.core.machines.want import want_of
 from towline.model.grammar import parse_request
 from towline.model.machine import Gpu, Machine
 from towline.model.request import Need

@@ -4,7 +4,7 @@ import pytest
 
 from builders import a_gpu, a_job, a_machine
 from towline.core import invariants
-from towline.core.scheduler import Scheduler
+from towline.core.scheduling.scheduler import Scheduler
 from towline.model.machine import Machine
 
 

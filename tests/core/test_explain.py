@@ -1,7 +1,7 @@
 """Why a job waits, in words."""
 
 from builders import a_gpu, a_job, a_machine, a_need, a_request, at
-from towline.core.scheduler import Scheduler
+from towline.core.scheduling.scheduler import Scheduler
 from towline.model.machine import Machine
 from towline.model.request import GpuNeed, Group, Request
 

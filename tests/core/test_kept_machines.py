@@ -1,8 +1,8 @@
 """In a cluster of many machines, machines are kept for several of the jobs that are next."""
 
 from builders import a_job, a_machine, at
-from towline.core.backfill import MACHINES_PER_HEAD, MOST_KEPT
-from towline.core.scheduler import Scheduler
+from towline.core.scheduling.backfill import MACHINES_PER_HEAD, MOST_KEPT
+from towline.core.scheduling.scheduler import Scheduler
 
 
 def a_full_cluster(machines: int) -> Scheduler:

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_gpu, a_job, a_machine, at
-from towline.core.fairshare import FULL_SHARE_S, HALF_LIFE_S, Shares
-from towline.core.scheduler import Placed, Scheduler
+from towline.core.scheduling.fairshare import FULL_SHARE_S, HALF_LIFE_S, Shares
+from towline.core.scheduling.scheduler import Placed, Scheduler
 
 
 def a_full_scheduler(gpus: int = 1, machines: int = 1, time_s: float = 0.0) -> Scheduler:

@@ -2,7 +2,7 @@
 our jobs were given stays theirs."""
 
 from builders import a_gpu, a_job, a_machine, at
-from towline.core.scheduler import Scheduler
+from towline.core.scheduling.scheduler import Scheduler
 from towline.model.machine import Machine
 
 

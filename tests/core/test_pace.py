@@ -1,8 +1,8 @@
 """Starts are paced: many long jobs are spread, short ones are not slowed down."""
 
 from builders import a_job, a_machine
-from towline.core.pace import AT_ONCE, Pace
-from towline.core.scheduler import Scheduler
+from towline.core.scheduling.pace import AT_ONCE, Pace
+from towline.core.scheduling.scheduler import Scheduler
 
 MANY = 100
 

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import a_gpu, a_job, a_machine, a_need, at
-from towline.core.scheduler import Placed, Scheduler
+from towline.core.scheduling.scheduler import Placed, Scheduler
 from towline.model.machine import Machine, Slot
 from towline.model.request import GpuNeed, Group, Request
 

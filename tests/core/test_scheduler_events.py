@@ -3,8 +3,8 @@
 import pytest
 
 from builders import a_gpu, a_job, a_machine, a_request, at
-from towline.core.scheduler import Placed, Scheduler
-from towline.core.want import level, plain
+from towline.core.machines.want import level, plain
+from towline.core.scheduling.scheduler import Placed, Scheduler
 from towline.model.machine import Slot
 from towline.model.request import Request
 

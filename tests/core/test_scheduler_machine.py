@@ -11,7 +11,7 @@ from hypothesis.stateful import (
 )
 
 from builders import a_gpu, a_machine
-from towline.core.scheduler import Scheduler, Waiting
+from towline.core.scheduling.scheduler import Scheduler, Waiting
 from towline.model.machine import Machine, Slot
 from towline.model.request import GpuNeed, Group, Need, Request
 

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import a_gpu, a_job, a_machine
-from towline.core.scheduler import Scheduler, Waiting
+from towline.core.scheduling.scheduler import Scheduler, Waiting
 from towline.model.machine import Machine
 
 #: machine and GPU of each job, in the order of the jobs.

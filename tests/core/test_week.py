@@ -8,7 +8,7 @@ from week import Week
 from week_lab import SORTS
 
 from builders import a_job, a_machine
-from towline.core.scheduler import Scheduler, Waiting
+from towline.core.scheduling.scheduler import Scheduler, Waiting
 
 HOUR_S = 3600.0
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from engine.bench import EngineBench
-from towline.engine.batches import Batches
+from towline.engine.batches.batches import Batches
 from towline.model.batch import Batch, Line
 from towline.model.job import Ending, JobSpec
 

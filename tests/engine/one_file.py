@@ -7,7 +7,7 @@ from typing import Any, cast
 from towline.backends.machines import Machines
 from towline.backends.transfer.files import Part, Wanted
 from towline.engine.engine import Engine
-from towline.engine.results import Results
+from towline.engine.results.results import Results
 from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.store.store import Store

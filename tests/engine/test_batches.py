@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from engine.batch_bench import AT_ONCE, BASE, Bench, Play, lines
 from engine.bench import MACHINE, play_on
 from towline.core.batches import WINDOW
-from towline.engine import batch_follow
-from towline.engine.batch_follow import follow
-from towline.engine.batches import Wish
+from towline.engine.batches import follow as batch_follow
+from towline.engine.batches.batches import Wish
+from towline.engine.batches.follow import follow
 from towline.errors import NotFound
 from towline.model.batch import Line
 from towline.model.events import MachineSeen
@@ -126,7 +126,7 @@ def test_with_fail_fast_the_first_failure_stops_the_rest(play: Play) -> None:
 def test_a_batch_that_is_to_stop_waits_for_a_store_that_cannot_be_written(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("towline.engine.batches.AGAIN_S", 0.01)
+    monkeypatch.setattr("towline.engine.batches.batches.AGAIN_S", 0.01)
 
     async def scenario(bench: Bench) -> None:
         batch = await bench.batches.submit(Wish("sweep", BASE, lines(100), fail_fast=True))

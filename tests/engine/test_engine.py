@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.bench import MACHINE, EngineBench, play_on
-from towline.engine.follow import Follower
+from towline.engine.following.follow import Follower
 from towline.errors import NotFound
 from towline.model.events import MachineGone, MachineSeen, StopAsked
 from towline.model.job import Ending, Job, JobSpec, State

@@ -13,8 +13,8 @@ from towline.backends.fake import FakeBackend
 from towline.backends.machines import Machines
 from towline.engine import output
 from towline.engine.engine import Engine
-from towline.engine.follow import Follower
-from towline.engine.results import Results
+from towline.engine.following.follow import Follower
+from towline.engine.results.results import Results
 from towline.errors import Unreachable
 from towline.model.events import MachineSeen, ProcessEnded
 from towline.model.job import Ending, Job, JobSpec, Queueing, State

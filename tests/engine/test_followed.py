@@ -11,9 +11,9 @@ import pytest
 from engine.bench import play_on
 from towline.backends.machines import Machines
 from towline.engine.engine import Engine
-from towline.engine.followed import OVERLAP, WORTH_KEEPING
-from towline.engine.placing import Part
-from towline.engine.results import Results
+from towline.engine.results.followed import OVERLAP, WORTH_KEEPING
+from towline.engine.results.placing import Part
+from towline.engine.results.results import Results
 from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.store.store import Store

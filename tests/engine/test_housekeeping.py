@@ -16,10 +16,10 @@ from towline.backends.machines import Machines
 from towline.config.paths import Paths
 from towline.config.settings import SnapshotSettings
 from towline.core.garbage import DAY_S, may_go
+from towline.engine.cleaning.housekeeping import Housekeeping
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
-from towline.engine.housekeeping import Housekeeping
-from towline.engine.results import Results
+from towline.engine.results.results import Results
 from towline.errors import AgentError, ConfigError, HostError
 from towline.model.job import WANTED, Attempt, Job, JobSpec, State
 from towline.model.machine import Slot

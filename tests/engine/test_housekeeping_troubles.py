@@ -64,7 +64,7 @@ def test_a_machine_that_always_has_more_to_list_is_told_and_holds_up_nobody(
 def test_of_a_machine_that_lists_without_end_so_many_are_seen(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("towline.engine.housekeeping._MOST_FOLDERS", 100)
+    monkeypatch.setattr("towline.engine.cleaning.housekeeping._MOST_FOLDERS", 100)
 
     async def scenario(house: House) -> None:
         numbers = itertools.count()

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from engine.batch_bench import AT_ONCE, BASE, Bench, Play, lines
 from engine.bench import MACHINE, play_on
 from towline.core.batches import WINDOW
-from towline.engine.batch_follow import follow
-from towline.engine.batches import Wish
+from towline.engine.batches.batches import Wish
+from towline.engine.batches.follow import follow
 from towline.engine.journal import MOST_WAITING
 from towline.model.batch import Batch
 from towline.model.events import MachineSeen

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from towline.engine.placing import Brought, InTheWay, Placer, decoded
+from towline.engine.results.placing import Brought, InTheWay, Placer, decoded
 
 
 class Home:

@@ -10,7 +10,7 @@ import pytest
 from engine.bench import play_on
 from engine.one_file import Home, OneFileThere
 from towline.backends.transfer.files import Part, Wanted
-from towline.engine import results
+from towline.engine.results import results
 from towline.errors import AgentError
 
 

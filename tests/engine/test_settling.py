@@ -11,8 +11,8 @@ import pytest
 from engine.bench import play_on
 from engine.one_file import Home, OneFileThere
 from towline.engine import settling
-from towline.engine.results import Results
-from towline.engine.settling import Settling
+from towline.engine.results.results import Results
+from towline.engine.results.settling import Settling
 from towline.model.job import WANTED
 
 
@@ -88,7 +88,7 @@ def test_all_that_come_while_one_is_synced_are_synced_together(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("where", ["towline.engine.settling.sync_files", "read_all"])
+@pytest.mark.parametrize("where", ["towline.engine.results.settling.sync_files", "read_all"])
 def test_results_that_fail_in_a_way_nobody_expected_say_so_and_nobody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

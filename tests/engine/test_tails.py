@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from towline.engine import tails
+from towline.engine.following import tails
 from towline.errors import AgentError
 from towline.model.job import Attempt, Job, JobSpec, State
 from towline.model.machine import Slot

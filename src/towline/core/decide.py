@@ -12,10 +12,10 @@ from typing import Any
 from msgspec.structs import astuple, replace
 
 from towline.core import jobs, outside
-from towline.core.bucket import as_waiting
 from towline.core.given_up import Given, GivenUp, counts_again
 from towline.core.health import Health, Verdict
-from towline.core.scheduler import Scheduler
+from towline.core.scheduling.bucket import as_waiting
+from towline.core.scheduling.scheduler import Scheduler
 from towline.core.step import Step
 from towline.core.subjects import job_in, number_in, singly
 from towline.model.events import (

@@ -13,15 +13,15 @@ from towline.config.load import Configuration
 from towline.config.paths import Paths
 from towline.config.settings import Cluster, MachinesCluster, ServerCluster
 from towline.config.trust import Trusted
-from towline.core.explain import Explanation
-from towline.engine.batches import Batches
+from towline.core.scheduling.explain import Explanation
+from towline.engine.batches.batches import Batches
+from towline.engine.cleaning.housekeeping import Housekeeping
+from towline.engine.cleaning.removing import Removing
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
 from towline.engine.forwards import Forwards
-from towline.engine.housekeeping import Housekeeping
 from towline.engine.intake import Intake
-from towline.engine.removing import Removing
-from towline.engine.results import Results
+from towline.engine.results.results import Results
 from towline.engine.services import Services
 from towline.engine.versions import Versions
 from towline.engine.whats_free import WhatsFree

@@ -26,7 +26,7 @@ from towline.config.settings import (
     SlurmCluster,
     SnapshotSettings,
 )
-from towline.core.scheduler import Waiting
+from towline.core.scheduling.scheduler import Waiting
 from towline.engine.ask import (
     JobAsk,
     check_included,
@@ -37,8 +37,8 @@ from towline.engine.ask import (
 )
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine, request_of
-from towline.engine.kept import fetch_kept
 from towline.engine.keys import Keys
+from towline.engine.results.kept import fetch_kept
 from towline.errors import ConfigError, HostError, Impossible, TowlineError, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.events import StopAsked

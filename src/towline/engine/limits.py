@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from towline.api.places import Limits, MachineLimits
 from towline.config.settings import MachineEntry
-from towline.core.capacity import seats_for
+from towline.core.machines.capacity import seats_for
 from towline.engine.ask import checked_folder
 from towline.engine.desk import Desk
 from towline.engine.engine import request_of

@@ -21,7 +21,7 @@ from towline.backends.base import Backend
 from towline.backends.machines import Machines
 from towline.backends.tasks import Tasks
 from towline.engine.engine import Engine
-from towline.engine.output import Frame, read_more
+from towline.engine.following.output import Frame, read_more
 from towline.errors import HostError, NotFound, TowlineError
 from towline.forward.tunnels import Forward, Where, answers
 from towline.model.job import Job, State, key_of, view

@@ -7,8 +7,8 @@ from towline.api.places import Capacity, MachineView
 from towline.backends.driver import Driver
 from towline.backends.machines import Machines
 from towline.backends.queue.commands import QueueSilent
-from towline.core.room import at_work
-from towline.core.usage import usage_of
+from towline.core.machines.room import at_work
+from towline.core.machines.usage import usage_of
 from towline.engine.ask import cluster_of
 from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine

@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from towline.engine.follow import error_frame
+from towline.engine.following.follow import error_frame
 from towline.errors import TowlineError, UsageError
 
 log = logging.getLogger("towline")

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from starlette.responses import StreamingResponse
 
 from towline.agent.frames import pack
-from towline.engine.follow import error_frame
-from towline.engine.output import Frame
+from towline.engine.following.follow import error_frame
+from towline.engine.following.output import Frame
 from towline.errors import EngineError, TowlineError
 from towline.server.endpoints import VERSION_HEADER
 from towline.version import __version__

@@ -28,7 +28,7 @@ class Note(Struct, frozen=True):
     at: float
     #: What did not come as it was over there, in words.
     remarks: tuple[str, ...] = ()
-    #: What is remembered of it (engine/placing.py).
+    #: What is remembered of it (engine/results/placing.py).
     brought: bytes = b""
 
 

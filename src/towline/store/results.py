@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from towline.store.journal import JournalRows, Note
 
-#: A job, and what was brought home of it (engine/placing.py).
+#: A job, and what was brought home of it (engine/results/placing.py).
 BroughtRow = tuple[int, bytes]
 REMEMBER_BROUGHT = "INSERT OR REPLACE INTO brought VALUES (?,?)"
 

@@ -11,8 +11,8 @@ from towline.api.batches import (
     BatchResults,
     BatchRetried,
 )
-from towline.engine.batch_ask import BatchAsk, accept_batch
-from towline.engine.batch_follow import follow as follow_batch
+from towline.engine.batches.ask import BatchAsk, accept_batch
+from towline.engine.batches.follow import follow as follow_batch
 from towline.engine.lists import checked_state, jobs_of_batch
 from towline.errors import NotFound, UsageError
 from towline.model.job import State

@@ -13,7 +13,7 @@ from towline.config.settings import MachinesCluster, SlurmCluster
 from towline.engine.ask import checked_folder
 from towline.engine.desk import login_of
 from towline.engine.doctor import examine, examine_slurm
-from towline.engine.output import Frame
+from towline.engine.following.output import Frame
 from towline.errors import HostError, NoNetwork, TowlineError, Unreachable, UsageError
 from towline.server.endpoints import Call, Endpoint, delete, get, post
 from towline.server.streams import Frames

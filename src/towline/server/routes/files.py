@@ -8,9 +8,9 @@ import msgspec
 
 from towline.api.files import Fetched, Listing, Stat, Walk, Written
 from towline.api.places import Forwarded, Forwards, Nothing
-from towline.engine.cleaned import explained
+from towline.engine.cleaning.cleaned import explained
 from towline.engine.desk import Desk
-from towline.engine.output import Frame
+from towline.engine.following.output import Frame
 from towline.errors import AgentError, NotFound, UsageError
 from towline.model.job import Job, view
 from towline.server.endpoints import Call, Endpoint, delete, get, post, put

@@ -4,7 +4,7 @@ import msgspec
 
 from towline.api.jobs import Removed
 from towline.api.places import Cleaned, Disk
-from towline.engine.removing import disk_use
+from towline.engine.cleaning.removing import disk_use
 from towline.server.endpoints import Call, Endpoint, get, post
 
 

@@ -7,12 +7,12 @@ import msgspec
 from towline.api.jobs import Accepted, JobDetail, JobList, Meant, Plan, Stopped, Why
 from towline.api.places import Login
 from towline.engine.ask import JobAsk
-from towline.engine.at_home import read_somewhere
 from towline.engine.desk import Desk, login_of
-from towline.engine.follow import Follower
+from towline.engine.following.at_home import read_somewhere
+from towline.engine.following.follow import Follower
+from towline.engine.following.output import Frame
+from towline.engine.following.tails import beginnings
 from towline.engine.lists import Wanted, checked_state, listed, meant
-from towline.engine.output import Frame
-from towline.engine.tails import beginnings
 from towline.errors import HostError, LoginWanted, NotFound, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.job import Job, view

@@ -10,7 +10,7 @@ from towline.agent.frames import Unpacker
 from towline.api.files import Written
 from towline.backends.transfer.files import Wanted
 from towline.backends.transfer.job_files import Piece
-from towline.engine.output import Frame
+from towline.engine.following.output import Frame
 from towline.errors import UsageError
 from towline.server.endpoints import Call, Endpoint, post
 from towline.server.routes.files import explained_to

@@ -1,0 +1,184 @@
+"""Which jobs are sent ahead, and which of them are asked back. Pure, like all of the scheduler.
+
+Sent ahead is only who would get the place in question if it were free now: the best-ranked of all
+that wait and could use it. Whoever was sent ahead is asked back when the machine is not to be used
+(any more), when somebody of a higher priority waits for the place, when there is a free one
+elsewhere, or when it takes much longer than expected until there is one.
+"""
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from towline.core.machines.pool import candidates
+from towline.core.machines.room import Room
+from towline.core.scheduling.backfill import Reservation
+from towline.core.scheduling.bucket import Bucket
+from towline.core.scheduling.lanes import Rank
+from towline.core.scheduling.series import WRITING_S, Sent, Series, name_of
+
+if TYPE_CHECKING:
+    from towline.core.scheduling.scheduler import Placed, Scheduler
+
+#: Buckets of one owner that are looked at for one that could use a place.
+DEPTH = 50
+#: Rooms elsewhere that are looked at for a free place.
+MOST_ROOMS = 50
+#: Whoever was sent ahead stays there for so many round trips though there is a place elsewhere;
+#: and for so many, or so long, in any case.
+SETTLED_TRIPS = 2
+PATIENT_TRIPS = 8
+PATIENT_S = 1.0
+
+
+def send_ahead(scheduler: "Scheduler", now: float) -> "list[Placed]":
+    """The next jobs of all series that can do with more, one after the other."""
+    found = []
+    those = scheduler.series.short if scheduler.queue.waiting else ()
+    hungry = [series for series in those if is_hungry(scheduler, series)]
+    while hungry:
+        fed = []
+        for series in hungry:
+            bucket = next_for(scheduler, series, now)
+            if bucket is not None and belongs(scheduler, bucket, series):
+                found.append(scheduler.send_ahead(bucket, series, now))
+                fed.append(series)
+        hungry = [series for series in fed if is_hungry(scheduler, series)]
+    return found
+
+
+def to_recall(scheduler: "Scheduler", now: float) -> list[int]:
+    """Those sent ahead that are to come back; each is named once."""
+    found: list[int] = []
+    for series in scheduler.series.with_ahead:
+        sent = {job: one for job, one in series.ahead.items() if not one.recalled}
+        room = scheduler.pool.rooms.get(series.machine)
+        if sent and room is not None and room.up:
+            for job in recalled_from(scheduler, series, room, sent, now):
+                sent[job].recalled = True
+                found.append(job)
+    return found
+
+
+def recalled_from(
+    scheduler: "Scheduler", series: Series, room: Room, sent: dict[int, Sent], now: float
+) -> list[int]:
+    if not is_sound(scheduler, series, room):
+        return list(sent)
+    patient_s, settled_s = patience_s(scheduler, series)
+    if any(one.at + patient_s <= now for one in sent.values()):
+        # They do not take as long as it seemed: until an end tells more, none is sent.
+        series.recent.clear()
+        return list(sent)
+    better = next_for(scheduler, series, now)
+    free = free_elsewhere(scheduler, series, room, sent, now - settled_s)
+    found = []
+    # Whoever would begin last over there gains most by another place.
+    for job, one in reversed(sent.items()):
+        assert room.family is not None
+        outranked = better is not None and better.priority > one.priority
+        if outranked or not room.family.allows(one.cluster, one.owner):
+            found.append(job)
+        elif free > 0 and one.at + settled_s <= now:
+            free -= 1
+            found.append(job)
+    return found
+
+
+def wake_at(scheduler: "Scheduler", now: float) -> float | None:
+    """When somebody who was sent ahead may have to come back though nothing happens before."""
+    found = []
+    for series in scheduler.series.with_ahead:
+        waits = patience_s(scheduler, series) if series.ahead else ()
+        for one in series.ahead.values():
+            if not one.recalled:
+                found += [one.at + wait for wait in waits if one.at + wait > now]
+                break
+    return min(found, default=None)
+
+
+def patience_s(scheduler: "Scheduler", series: Series) -> tuple[float, float]:
+    """How long one may wait over there at most, and at least."""
+    trip_s = scheduler.series.away_s.get(series.machine, 0.0) + WRITING_S
+    return max(PATIENT_S, PATIENT_TRIPS * trip_s), SETTLED_TRIPS * trip_s
+
+
+def is_hungry(scheduler: "Scheduler", series: Series) -> bool:
+    """Whether more of a series may be sent ahead."""
+    room = scheduler.pool.rooms.get(series.machine)
+    away_s = scheduler.series.away_s.get(series.machine, 0.0)
+    return (
+        room is not None
+        and room.up
+        and is_sound(scheduler, series, room)
+        and len(series.ahead) < series.most_ahead(away_s)
+    )
+
+
+def is_sound(scheduler: "Scheduler", series: Series, room: Room) -> bool:
+    """Whether jobs may follow one another on a machine without anybody looking at it."""
+    head = room.kept
+    if isinstance(head, Reservation) and not belongs(scheduler, head.bucket, series):
+        return False
+    return (
+        room.family is not None
+        and not room.shut
+        and not room.one_only
+        and room.cpu_free >= 0
+        and room.mem_free >= 0
+    )
+
+
+def next_for(scheduler: "Scheduler", series: Series, now: float) -> Bucket | None:
+    """The bucket whose first job would get a place of a series, were it free now."""
+    room = scheduler.pool.rooms[series.machine]
+    assert room.family is not None
+    penalties = scheduler.penalties.at(now)
+    with_place = room.copy()
+    with_place.give(next(iter(series.places), 0))
+    best: tuple[Rank, Bucket] | None = None
+    for cluster in room.family.clusters:
+        everyone = scheduler.queue.everyone.get(cluster)
+        for priority, lanes in everyone.priorities.items() if everyone is not None else ():
+            if best is not None and -priority > best[0][0]:
+                break
+            for owner, lane in lanes.items():
+                for submitted, job, bucket in islice(lane.order, DEPTH):
+                    if could_use(scheduler, bucket, with_place):
+                        rank = -priority, submitted + penalties[owner], job
+                        if best is None or rank < best[0]:
+                            best = rank, bucket
+                        break
+    return best[1] if best is not None else None
+
+
+def could_use(scheduler: "Scheduler", bucket: Bucket, room: Room) -> bool:
+    """Whether a process of a bucket's jobs fits on a room."""
+    assert room.family is not None
+    return (
+        room.family.allows(bucket.cluster, bucket.owner)
+        and any(room.choose(want) is not None for _, want in bucket.groups)
+        and room.name not in scheduler.barred(bucket)
+    )
+
+
+def belongs(scheduler: "Scheduler", bucket: Bucket, series: Series) -> bool:
+    """Whether the first job of a bucket is of a series."""
+    assert bucket.entry is not None
+    tree = scheduler.tree_of(bucket.entry[1])
+    return bucket.single and name_of(bucket.groups[0][1], tree) == series.name
+
+
+def free_elsewhere(
+    scheduler: "Scheduler", series: Series, room: Room, sent: dict[int, Sent], before: float
+) -> int:
+    """On how many other machines one of those that were sent ahead before some time fits now."""
+    first = next((one for one in sent.values() if one.at <= before), None)
+    if first is None:
+        return 0
+    shelves = scheduler.pool.shelves(first.cluster, first.owner)
+    others = (
+        other
+        for other in islice(candidates(shelves, series.want), MOST_ROOMS)
+        if other is not room and other.kept is None and other.choose(series.want) is not None
+    )
+    return sum(1 for _ in others)

@@ -1,0 +1,1 @@
+"""Many jobs that were submitted together."""

@@ -1,0 +1,1 @@
+"""What a job prints and does, as a stream."""

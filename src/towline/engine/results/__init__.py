@@ -1,0 +1,1 @@
+"""What jobs made and printed comes home."""

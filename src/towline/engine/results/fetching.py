@@ -1,0 +1,367 @@
+"""One fetch: everything that is there of a job, file by file, and what it printed.
+
+Files are written in threads: the loop never waits for a disk.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from typing import Any, ParamSpec, TypeVar
+
+from msgspec import Struct, field
+
+from towline.backends.machines import Machines
+from towline.backends.transfer.files import SHORT, Wanted
+from towline.engine.engine import KEPT, LEFT_OUT
+from towline.engine.results.followed import OVERLAP, Copy, Followed
+from towline.engine.results.listing import pages
+from towline.engine.results.parts import Part, size_here
+from towline.engine.results.placing import InTheWay, Placer, all_inside, inside, leads_out
+from towline.engine.results.unchanged import unchanged_files
+from towline.errors import AgentError, HostError, Unreachable
+from towline.model.job import Job
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WHY_LEFT_OUT = "it leads out of the folder, or cannot be read"
+_CHUNK = 256 * 1024
+#: So many short files are written at a time.
+_TOGETHER = 200
+#: The agent's words for a file that is there but cannot be had.
+_NOT_TO_BE_HAD = ("denied", "outside", "is_folder")
+_MOST_NAMED = 5
+#: Of what did not come home as it is over there, so much is told.
+_MOST_TOLD = 10
+
+
+class Fetched(Struct):
+    """What came home of one job."""
+
+    folder: str
+    files: int = 0
+    bytes: int = 0
+    #: Where the first of what it printed is.
+    printed: str = ""
+    #: Files that a person has here with other content, and where the newer copy went.
+    conflicts: list[tuple[str, str]] = field(default_factory=list)
+    #: Names that were left out: they would lead out of the folder, or cannot be read.
+    refused: list[str] = field(default_factory=list)
+    #: Where something of a person's is in place of a folder that is needed.
+    in_the_way: list[str] = field(default_factory=list)
+
+    #: Paths that were asked for, and of which nothing was made; and the first of what was.
+    missing: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+
+    def obstacle(self) -> str:
+        """Why some of it is not here; it stays on its machine until it is."""
+        if not self.in_the_way:
+            return ""
+        more = len(self.in_the_way) - 1
+        return f"there is a file in the way of {self.in_the_way[0]}" + (
+            f" and {more} more" if more else ""
+        )
+
+    def remarks(self) -> list[str]:
+        """What did not come home under its own name, in words."""
+        top = os.path.dirname(os.path.dirname(self.folder))
+        told = [
+            f"{KEPT}{os.path.relpath(here, top)} as it was; "
+            f"the newer copy is {os.path.relpath(newer, top)}"
+            for here, newer in self.conflicts
+        ]
+        told += [f"{LEFT_OUT}{name}: {WHY_LEFT_OUT}" for name in self.refused]
+        told += [_not_made(path, self.made) for path in self.missing]
+        more = len(told) - _MOST_TOLD
+        return told[:_MOST_TOLD] + ([f"{LEFT_OUT}{more} more remarks"] if more > 0 else [])
+
+
+class Coming(Struct):
+    """A file on its way home."""
+
+    name: str
+    size: int
+    mode: int
+    target: str
+    #: Of a long one: which content it is, as far as that is certain, and what is here of it.
+    what: str = ""
+    part: Part | None = None
+    is_in_the_way: bool = False
+
+
+class Fetching:
+    """One fetch of what is there of a job."""
+
+    def __init__(
+        self,
+        machines: Machines,
+        writers: Executor,
+        followed: Followed,
+        job: Job,
+        placer: Placer,
+        back: tuple[str, ...],
+    ) -> None:
+        self.machines = machines
+        self.followed = followed
+        #: Where files are written.
+        self.writers = writers
+        self.job = job
+        self.placer = placer
+        self.back = back
+        self.fetched = Fetched(placer.folder)
+        #: How much has come, of all that is known to come.
+        self.came = self.total = 0
+        self.fetched.missing = [] if "." in back else list(dict.fromkeys(back))
+
+    async def process(self, rank: int, suffix: str) -> None:
+        """What one process made, and what it printed."""
+        placer = self.placer
+        assert self.job.attempt is not None
+        if ending := self.job.attempt.endings.get(rank):
+            self.total += ending.out_size + ending.err_size
+        folder = os.path.join(placer.folder, suffix) if suffix else placer.folder
+        await self._files(rank, folder)
+        for stream in ("out", "err"):
+            name = ".".join(part for part in (placer.folder, suffix, stream) if part)
+            await self._stream(rank, stream, name)
+
+    async def in_thread(self, do: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.writers, lambda: do(*args, **named))
+
+    async def _files(self, rank: int, folder: str) -> None:
+        changed: set[str] = set()
+        links: list[dict[str, Any]] = []
+        async for found in pages(self.machines, self.job, rank, "changed"):
+            made = self.fetched.made
+            made += [entry["name"] for entry in found[: _MOST_NAMED - len(made)]]
+            links += await self._bring(rank, found, folder)
+            if self.job.spec.whole:
+                changed.update(entry["name"] for entry in found)
+        if self.job.spec.whole:
+            try:
+                await self.in_thread(self.placer.make_folders, folder)
+            except InTheWay:
+                self.fetched.in_the_way.append(folder)
+                return
+            unchanged = await unchanged_files(self.machines, self.job, rank, changed)
+            links += await self._bring(rank, unchanged, folder)
+        # Links last, one after the other: no file is written through one of them.
+        for entry in links:
+            await self.in_thread(self._link, entry, folder)
+
+    async def _bring(
+        self, rank: int, found: list[dict[str, Any]], folder: str
+    ) -> list[dict[str, Any]]:
+        """Bring the files home; the links among them are left for later."""
+        for path in self.fetched.missing[:]:
+            if any(_named(entry["name"], (path,)) for entry in found):
+                self.fetched.missing.remove(path)
+        found = [entry for entry in found if _named(entry["name"], self.back)]
+        targets = await self.in_thread(lambda: all_inside(folder, [e["name"] for e in found]))
+        coming: list[Coming] = []
+        for entry, target in zip(found, targets, strict=True):
+            if entry["kind"] == "link":
+                continue
+            if target is None:
+                self.fetched.refused.append(entry["name"])
+            elif "blob" in entry:
+                await self.in_thread(self._copy, entry, target)
+            else:
+                what = self._what(rank, entry) if entry["size"] > SHORT else ""
+                coming.append(Coming(entry["name"], entry["size"], entry["mode"], target, what))
+        await self._receive(rank, coming)
+        return [entry for entry in found if entry["kind"] == "link"]
+
+    async def _receive(self, rank: int, coming: list[Coming]) -> None:
+        """All in one transfer: the next ones are on their way while these are written."""
+        self.total += sum(file.size for file in coming)
+        wanted = await self.in_thread(lambda: [_wanted(file) for file in coming])
+        self.came += sum(file.offset for file in wanted)
+        whole: list[tuple[Coming, bytes]] = []
+        together = 0
+        try:
+            async for part in self.machines.files(self.job, rank).read_all(wanted):
+                file = coming[part.index]
+                self.came += len(part.data)
+                if part.error is not None:
+                    self._refused(file, part.error)
+                elif part.last and not part.offset:
+                    whole.append((file, bytes(part.data)))
+                    together += len(part.data)
+                else:
+                    await self.in_thread(
+                        self._write, file, part.offset, bytes(part.data), part.last
+                    )
+                if len(whole) == _TOGETHER or together > _CHUNK:
+                    await self.in_thread(self._place_all, whole)
+                    whole, together = [], 0
+            await self.in_thread(self._place_all, whole)
+        except (HostError, asyncio.CancelledError):
+            for file in coming:
+                if file.part is not None:
+                    file.part.leave()
+                    file.part = None
+            raise
+        finally:
+            for file in coming:
+                if file.part is not None:
+                    file.part.discard()
+
+    def _what(self, rank: int, entry: dict[str, Any]) -> str:
+        """Which content a file is, once it will not change any more."""
+        attempt = self.job.attempt
+        if not self.job.state.final or attempt is None:
+            return ""
+        whose = (self.job.id, attempt.number, attempt.token, rank)
+        facts = (*whose, entry["name"], entry.get("size"), entry.get("mtime"))
+        return "\0".join(map(str, facts))
+
+    def _refused(self, file: Coming, error: AgentError) -> None:
+        if error.code == "no_such_file":
+            return  # the job removed it since it was listed
+        if error.code not in _NOT_TO_BE_HAD:
+            raise error
+        self.fetched.refused.append(file.name)
+
+    def _place_all(self, files: list[tuple[Coming, bytes]]) -> None:
+        """Put short files into place."""
+        for file, content in files:
+            try:
+                self.placer.place_whole(file.target, content, file.mode)
+            except InTheWay:
+                self.fetched.in_the_way.append(file.target)
+            else:
+                self._count(len(content))
+
+    def _write(self, file: Coming, offset: int, content: bytes, last: bool) -> None:
+        """Go on with a long file, and put it into place once it is whole."""
+        if file.is_in_the_way:
+            return
+        try:
+            if file.part is None:
+                file.part = self.placer.begin(file.target, file.what)
+            if file.part.size != offset:
+                file.part.discard()
+                raise Unreachable(f"{file.target}: somebody changed what has come of it")
+            file.part.write(content)
+            if last:
+                self.placer.place(file.part, file.target, file.mode)
+                self._count(file.part.size)
+        except InTheWay:
+            file.is_in_the_way = True
+            self.fetched.in_the_way.append(file.target)
+
+    def _count(self, size: int) -> None:
+        self.fetched.files += 1
+        self.fetched.bytes += size
+
+    def _copy(self, entry: dict[str, Any], target: str) -> None:
+        """A file whose content is here already."""
+        file = Coming(entry["name"], 0, entry["mode"], target)
+        with self.machines.blobs.open(entry["blob"]) as source:
+            offset, piece = 0, source.read(_CHUNK)
+            while not file.is_in_the_way:
+                following = source.read(_CHUNK)
+                self._write(file, offset, piece, not following)
+                if not following:
+                    break
+                offset, piece = offset + len(piece), following
+        if file.part is not None:
+            file.part.discard()
+
+    def _link(self, entry: dict[str, Any], folder: str) -> None:
+        """A link comes home only if it stays inside."""
+        target, aim = inside(folder, entry["name"]), entry["target"]
+        if target is None or leads_out(folder, target, aim):
+            self.fetched.refused.append(entry["name"])
+            return
+        try:
+            self.placer.place_link(target, aim)
+        except InTheWay:
+            self.fetched.in_the_way.append(target)
+            return
+        self.fetched.files += 1
+
+    async def _stream(self, rank: int, stream: str, path: str) -> None:
+        known = self.followed.take(self.job, rank, stream)
+        try:
+            size, place = await self._brought_stream(rank, stream, path, known)
+        except InTheWay:
+            self.fetched.in_the_way.append(path)
+            return
+        finally:
+            if known is not None:
+                known.close()
+        self.fetched.bytes += size
+        self.fetched.printed = self.fetched.printed or (place if size else "")
+
+    async def _brought_stream(
+        self, rank: int, stream: str, path: str, known: Copy | None
+    ) -> tuple[int, str]:
+        """How long it is and where; what a follower got of it does not travel again."""
+        output = self.machines.files(self.job, rank).output
+        if known is not None:
+            pieces = output(stream, known.size - OVERLAP)
+            first = await anext(pieces, b"")
+            if first[:OVERLAP] == await self.in_thread(known.end):
+                return await self._write_long(path, known, first[OVERLAP:], pieces)
+        what = self._what(rank, {"name": f"\0{stream}"})
+        if here := await self.in_thread(size_here, os.path.dirname(path), what):
+            return await self._write_long(path, None, b"", output(stream, here), what)
+        pieces = output(stream)
+        first, second = await anext(pieces, b""), await anext(pieces, None)
+        if second is not None:
+            return await self._write_long(path, None, first + second, pieces, what)
+        if not first and not self.job.spec.empty_outputs:
+            return 0, ""
+        place = await self.in_thread(self.placer.place_whole, path, first, 0o666, True)
+        return len(first), place
+
+    async def _write_long(
+        self,
+        path: str,
+        known: Copy | None,
+        first: bytes,
+        pieces: AsyncIterator[bytes],
+        what: str = "",
+    ) -> tuple[int, str]:
+        """Write beside, then put into place; how long it is and where."""
+        part = await self.in_thread(self.placer.begin, path, what)
+        try:
+            if known is not None:
+                await self.in_thread(known.copy_to, part)
+            await self.in_thread(part.write, first)
+            before = self.came
+            self.came += part.size
+            async for piece in pieces:
+                await self.in_thread(part.write, piece)
+                self.came = before + part.size
+            return part.size, await self.in_thread(self.placer.place, part, path, 0o666, True)
+        except (HostError, asyncio.CancelledError):
+            part.leave()
+            raise
+        finally:
+            if not part.left:
+                part.discard()
+
+
+def _wanted(file: Coming) -> Wanted:
+    """Of what an Engine was killed over, only the rest."""
+    here = size_here(os.path.dirname(file.target), file.what)
+    return Wanted(file.name, file.size, here if here <= file.size else 0)
+
+
+def _not_made(path: str, made: list[str]) -> str:
+    """That nothing of a path came home, and what there is instead."""
+    instead = f"it made: {', '.join(sorted(made))}" if made else "it made nothing"
+    return f"{path} was not made or changed: nothing of it came home ({instead})"
+
+
+def _named(name: str, back: tuple[str, ...]) -> bool:
+    """Whether one of these paths leads to it; no paths: to everything, as does `.`."""
+    if not back or "." in back:
+        return True
+    return any(name == path or name.startswith(f"{path}/") for path in back)
