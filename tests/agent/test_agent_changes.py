@@ -186,6 +186,20 @@ def test_a_long_list_is_told_in_pages(
     assert sorted(names) == [f"made-{number}" for number in range(10)]
 
 
+def test_the_last_page_of_a_list_is_told_as_the_last(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "MOST", 3)
+    tree.make(a=b"one")
+    for number in range(6):
+        (tree.source / f"made-{number}").touch()
+    assert results.keep(tree.home, tree.place, tree.spec) == 6
+    _, after = results.page(tree.home, tree.place, tree.spec, 0)
+    assert after is not None
+    found, after = results.page(tree.home, tree.place, tree.spec, after)
+    assert (len(found), after) == (3, None)
+
+
 def test_a_list_that_does_not_fit_on_the_disk_is_made_when_it_is_asked_for(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,22 @@ def test_paths_that_leave_the_folder_are_refused(agent: Driver, job: Path, path:
         assert refusal(agent, op, path) == "outside"
 
 
+def test_of_many_paths_at_once_those_that_leave_the_folder_are_refused(
+    agent: Driver, job: Path
+) -> None:
+    (job / "leads").symlink_to("/etc/passwd")
+    out = ["/etc/passwd", "../../../b", "out/passwd", "d/../../../../../x", "leads", "out"]
+    good = ["d/f", "link", "./d/f", "d/../d/f"]
+    header, blob = agent.call_blob("get_many", key="a", paths=[*out, *good, "a\0b", "d"])
+    told = [entry.get("error", {}).get("code", "") for entry in header["files"]]
+    assert told == ["outside"] * 6 + [""] * 4 + ["bad_request", "is_folder"]
+    assert blob == b"12345" * 4
+    for path in out:
+        with pytest.raises(AgentError) as refused:
+            agent.call("put_many", b"x", key="a", files=[["d/g", 0, 0o600], [path, 1, 0o600]])
+        assert refused.value.code == "outside"
+
+
 def test_problems_have_names(agent: Driver, job: Path) -> None:
     assert refusal(agent, "get", "nope") == "no_such_file"
     assert refusal(agent, "list", "nope") == "no_such_file"

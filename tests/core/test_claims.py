@@ -3,7 +3,7 @@
 import pytest
 
 from builders import a_gpu, a_job, a_machine
-from towline.core import invariants
+from towline.core.scheduling import invariants
 from towline.core.scheduling.scheduler import Scheduler
 from towline.model.machine import Machine
 

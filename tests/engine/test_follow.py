@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from towline.backends.fake import FakeBackend
 from towline.backends.machines import Machines
-from towline.engine import output
 from towline.engine.engine import Engine
+from towline.engine.following import output
 from towline.engine.following.follow import Follower
 from towline.engine.results.results import Results
 from towline.errors import Unreachable

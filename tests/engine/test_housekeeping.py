@@ -13,6 +13,7 @@ import pytest
 from engine.bench import play_on
 from towline.agent.link import Answer
 from towline.backends.machines import Machines
+from towline.backends.transfer.job_files import JobFiles
 from towline.config.paths import Paths
 from towline.config.settings import SnapshotSettings
 from towline.core.garbage import DAY_S, may_go
@@ -210,8 +211,11 @@ def test_results_that_could_not_be_fetched_keep_the_job_where_it_is(play: Play) 
         async def refuse(*_: Any, **__: Any) -> Answer:
             raise AgentError("gpu1: no space left")
 
+        def unread(*_: Any) -> JobFiles:
+            return JobFiles(refuse)
+
         number = house.add_job(20, results=WANTED)
-        machines = cast("Machines", SimpleNamespace(file_operation=refuse))
+        machines = cast("Machines", SimpleNamespace(file_operation=refuse, files=unread))
         results = Results(house.engine, machines, house.paths.home)
         await house.housekeeping.clean(dry_run=False)
         results.resume()

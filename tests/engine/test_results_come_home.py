@@ -4,14 +4,19 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import pytest
+from msgspec.structs import replace
 
 from engine.bench import play_on
 from engine.one_file import Home, OneFileThere
+from towline.backends.machines import Machines
 from towline.backends.transfer.files import Part, Wanted
 from towline.engine.results import results
+from towline.engine.results.listing import pages
 from towline.errors import AgentError
+from towline.model.job import Ending, Job
 
 
 def busy() -> AgentError:
@@ -91,5 +96,48 @@ def test_results_of_an_attempt_are_not_forgotten_over_those_of_the_one_before(
         await home.results.settled(1)
         assert home.engine.job(1).results == str(tmp_path / "job_results/1")
         assert (tmp_path / "job_results/1/made").read_text() == "new"
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+@pytest.mark.parametrize(("made", "asked"), [(1, []), (-1, ["out", "err"])])
+def test_output_that_is_known_to_be_empty_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: int, asked: list[str]
+) -> None:
+    """Only where nobody counted, as an older agent does not."""
+    read: list[str] = []
+
+    async def output(self: OneFileThere, stream: str) -> AsyncIterator[bytes]:
+        read.append(stream)
+        for nothing in ():
+            yield nothing
+
+    monkeypatch.setattr(OneFileThere, "output", output)
+
+    async def scenario(home: Home) -> None:
+        job = await home.job()
+        assert job.attempt is not None
+        endings = {0: Ending(code=0, started=1.0, made=made)}
+        await home.results.fetch(replace(job, attempt=replace(job.attempt, endings=endings)))
+        assert (tmp_path / "job_results/1/made").read_text() == "new"
+        assert read == asked
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+def test_the_next_page_of_a_list_is_asked_for_while_this_one_is_used(tmp_path: Path) -> None:
+    class Paged:
+        asked: ClassVar[list[int]] = []
+
+        async def file_operation(self, job: Job, rank: int, op: str, after: int) -> Any:
+            self.asked.append(after)
+            return {"files": [{"name": str(after)}], "next": after + 1 if after < 3 else None}, b""
+
+    async def scenario(home: Home) -> None:
+        used: list[tuple[str, int]] = []
+        async for found in pages(cast("Machines", Paged()), await home.job(), 0, "changed"):
+            await asyncio.sleep(0)
+            used.append((found[0]["name"], len(Paged.asked)))
+        assert used == [("0", 2), ("1", 3), ("2", 4), ("3", 4)]
 
     play_on(lambda: Home(tmp_path), scenario, seconds=30)

@@ -10,7 +10,7 @@ import pytest
 
 from engine.bench import play_on
 from engine.one_file import Home, OneFileThere
-from towline.engine import settling
+from towline.engine.results import settling
 from towline.engine.results.results import Results
 from towline.engine.results.settling import Settling
 from towline.model.job import WANTED

@@ -91,13 +91,13 @@ class Files:
 
     def get_many(self, request, _blob):
         """The beginnings of many files in one message; of short ones that is all of them."""
-        folder, start = self.room(request)
+        places = Places(*self.room(request))
         left = min(request.get("limit", MOST_TOGETHER), MOST_TOGETHER)
         found: "list[dict[str, Any]]" = []
         pieces: "list[bytes]" = []
         for path in request["paths"]:
             try:
-                data, facts = read(inside(folder, start, path), path, 0, min(left, MOST_PIECE))
+                data, facts = read(places.of(path), path, 0, min(left, MOST_PIECE))
             except Refusal as refusal:
                 found.append({"error": refusal.as_reply()})
             except OSError as problem:
@@ -141,15 +141,15 @@ class Files:
 
         All of them, or none from the first one on that is refused.
         """
-        folder, start = self.room(request)
+        places = Places(*self.room(request))
         if request.get("z"):
             blob = zlib.decompressobj().decompress(blob, 2 * MOST_TOGETHER)
         at = 0
         for path, size, mode in request["files"]:
-            place = inside(folder, start, path)
+            place = places.of(path)
             if os.path.isdir(place):
                 raise Refusal("is_folder", "%s is a folder" % path)
-            os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
+            places.make(os.path.dirname(place))
             write(place, blob[at : at + size], mode)
             at += size
         return {}
@@ -210,6 +210,30 @@ def inside(folder, start, path):
     if place != folder and not place.startswith(folder + "/"):
         raise Refusal("outside", "%s is outside the job's folder" % path)
     return place
+
+
+class Places:
+    """`inside` for many paths: what they have in common is looked at once."""
+
+    def __init__(self, folder, start):
+        self.folder = folder
+        self.start = start
+        self.known = {}
+        self.made = set()
+
+    def of(self, path):
+        above, slash, name = path.rpartition("/") if isinstance(path, str) else ("", "", "")
+        if name in ("", ".", "..") or "\0" in path or (slash and not above):
+            return inside(self.folder, self.start, path)
+        if above not in self.known:
+            self.known[above] = inside(self.folder, self.start, above)
+        place = self.known[above] + "/" + to_path(name)
+        return inside(self.folder, self.start, path) if os.path.islink(place) else place
+
+    def make(self, folder):
+        if folder not in self.made:
+            os.makedirs(folder, 0o755, exist_ok=True)
+            self.made.add(folder)
 
 
 def what_is_at(folder, link):

@@ -140,7 +140,9 @@ def page_of(path, after):
         file.seek(after)
         lines = list(itertools.islice(file, MOST))
         entries = [json.loads(line.decode("ascii")) for line in lines]
-        return entries, file.tell() if len(lines) == MOST else None
+        following = file.tell()
+        is_last = len(lines) < MOST or following >= os.fstat(file.fileno()).st_size
+        return entries, None if is_last else following
 
 
 def changed(home, place, spec):

@@ -5,7 +5,8 @@ Files are written in threads: the loop never waits for a disk.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, ParamSpec, TypeVar
 
@@ -113,25 +114,34 @@ class Fetching:
         self.fetched = Fetched(placer.folder)
         #: How much has come, of all that is known to come.
         self.came = self.total = 0
+        self._counting = threading.Lock()
         self.fetched.missing = [] if "." in back else list(dict.fromkeys(back))
 
     async def process(self, rank: int, suffix: str) -> None:
         """What one process made, and what it printed."""
         placer = self.placer
         assert self.job.attempt is not None
-        if ending := self.job.attempt.endings.get(rank):
-            self.total += ending.out_size + ending.err_size
+        printed = {"out": -1, "err": -1}
+        ending = self.job.attempt.endings.get(rank)
+        if ending is not None and ending.made >= 0:
+            printed = {"out": ending.out_size, "err": ending.err_size}
+        self.total += sum(max(0, size) for size in printed.values())
         folder = os.path.join(placer.folder, suffix) if suffix else placer.folder
-        await self._files(rank, folder)
-        for stream in ("out", "err"):
-            name = ".".join(part for part in (placer.folder, suffix, stream) if part)
-            await self._stream(rank, stream, name)
+        streams = [
+            self._stream(rank, stream, ".".join(filter(None, (placer.folder, suffix, stream))))
+            for stream, size in printed.items()
+            # Of what its end said that it is empty, nothing has to be asked.
+            if size or self.job.spec.empty_outputs
+        ]
+        _, *places = await _together(self._files(rank, folder), *streams)
+        for place in places:
+            self.fetched.printed = self.fetched.printed or place
 
     async def in_thread(self, do: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.writers, lambda: do(*args, **named))
 
-    async def _files(self, rank: int, folder: str) -> None:
+    async def _files(self, rank: int, folder: str) -> str:
         changed: set[str] = set()
         links: list[dict[str, Any]] = []
         async for found in pages(self.machines, self.job, rank, "changed"):
@@ -145,12 +155,13 @@ class Fetching:
                 await self.in_thread(self.placer.make_folders, folder)
             except InTheWay:
                 self.fetched.in_the_way.append(folder)
-                return
+                return folder
             unchanged = await unchanged_files(self.machines, self.job, rank, changed)
             links += await self._bring(rank, unchanged, folder)
         # Links last, one after the other: no file is written through one of them.
         for entry in links:
             await self.in_thread(self._link, entry, folder)
+        return folder
 
     async def _bring(
         self, rank: int, found: list[dict[str, Any]], folder: str
@@ -254,9 +265,10 @@ class Fetching:
             file.is_in_the_way = True
             self.fetched.in_the_way.append(file.target)
 
-    def _count(self, size: int) -> None:
-        self.fetched.files += 1
-        self.fetched.bytes += size
+    def _count(self, size: int, files: int = 1) -> None:
+        with self._counting:
+            self.fetched.files += files
+            self.fetched.bytes += size
 
     def _copy(self, entry: dict[str, Any], target: str) -> None:
         """A file whose content is here already."""
@@ -283,20 +295,21 @@ class Fetching:
         except InTheWay:
             self.fetched.in_the_way.append(target)
             return
-        self.fetched.files += 1
+        self._count(0)
 
-    async def _stream(self, rank: int, stream: str, path: str) -> None:
+    async def _stream(self, rank: int, stream: str, path: str) -> str:
+        """Where it is, if there is any."""
         known = self.followed.take(self.job, rank, stream)
         try:
             size, place = await self._brought_stream(rank, stream, path, known)
         except InTheWay:
             self.fetched.in_the_way.append(path)
-            return
+            return ""
         finally:
             if known is not None:
                 known.close()
-        self.fetched.bytes += size
-        self.fetched.printed = self.fetched.printed or (place if size else "")
+        self._count(size, files=0)
+        return place if size else ""
 
     async def _brought_stream(
         self, rank: int, stream: str, path: str, known: Copy | None
@@ -346,6 +359,17 @@ class Fetching:
         finally:
             if not part.left:
                 part.discard()
+
+
+async def _together(*work: Coroutine[Any, Any, str]) -> list[str]:
+    """All at the same time; when one fails, so do the others."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _wanted(file: Coming) -> Wanted:
