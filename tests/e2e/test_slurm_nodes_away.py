@@ -15,6 +15,12 @@ def _set(slurm: Slurm, nodes: str, state: str) -> None:
     slurm.control("scontrol", "update", f"nodename={nodes}", f"state={state}", "reason=maintenance")
 
 
+def _take_down(slurm: Slurm, nodes: str) -> None:
+    """A node that is only down is up again when it next registers, which a busy one does soon."""
+    _set(slurm, nodes, "drain")
+    _set(slurm, nodes, "down")
+
+
 def test_a_job_for_nodes_that_are_drained_waits_for_them_and_runs(tow: Tow, slurm: Slurm) -> None:
     configure(tow)
     _set(slurm, "h[2-4]", "drain")
@@ -33,7 +39,7 @@ def test_a_job_for_nodes_that_are_drained_waits_for_them_and_runs(tow: Tow, slur
 
 def test_a_job_for_the_one_node_that_is_down_waits(tow: Tow, slurm: Slurm) -> None:
     configure(tow)
-    _set(slurm, "h4", "down")
+    _take_down(slurm, "h4")
     job = submit(tow, "-c", "cedar", "--gpus", "1:gtx1060", "true")
     wait_until(lambda: "no node of that kind is up now" in show(tow, job)["reason"])
     assert tow("run", "-c", "cedar", "echo", "elsewhere").stdout == "elsewhere\n"
@@ -65,7 +71,7 @@ def test_the_doctor_names_nodes_that_take_no_jobs(tow: Tow, slurm: Slurm) -> Non
     some = tow("doctor", "-c", "cedar")
     assert some.returncode == 0, some.stdout
     assert "1 of 3 take no jobs now: h2 (drain: maintenance)" in some.stdout
-    _set(slurm, "h[3-4]", "down")
+    _take_down(slurm, "h[3-4]")
     none = tow("doctor", "-c", "cedar")
     assert none.returncode == 1
     assert "3 of 3 take no jobs now" in none.stdout
