@@ -36,6 +36,7 @@ NOT_QUICK = {
     "test_pace.py",
     "test_python_api.py",
     "test_python_page.py",
+    "test_queue_machine.py",
     "test_random_trees.py",
     "test_scheduler_machine.py",
     "test_staging.py",

@@ -130,6 +130,16 @@ def test_what_the_queue_cancelled_is_handed_over_again_only_after_a_restart_and_
     assert endings(often, facts.Settled(CANCELLED, restarted=True))
 
 
+def test_what_a_controller_knew_before_it_restarted_may_be_what_it_has_lost() -> None:
+    """The Engine may have been killed with it, so that nobody saw it in the queue lately."""
+    found = replace(QUEUED, known_at=500.0)
+    over = after(facts.Judged(None, 1000.0), attempt=found)
+    restarted, old = facts.Settled(None, up_since=600.0), facts.Settled(None, up_since=400.0)
+    assert after(restarted, attempt=over, now=1010.0).place is Place.UNANSWERED
+    assert after(old, attempt=over, now=1010.0).place is Place.IN_QUEUE
+    assert [ending.cause for ending in endings(over, old, 1100.0)] == ["lost"]
+
+
 def test_what_is_to_stop_is_not_handed_over_again() -> None:
     asked = after(facts.StopAsked(), facts.Judged(None, 1000.0), attempt=QUEUED)
     assert endings(asked, facts.Settled(GONE), 1030.0)

@@ -1,6 +1,7 @@
 """What becomes of attempts in a Slurm's queue, with an access node and a Slurm that are made up."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from towline.agent.link import Link
 from towline.backends.driver import Driver
 from towline.backends.queue.handover import Handover
 from towline.backends.queue.queue import Queue
-from towline.backends.queue.state import Attempt
+from towline.backends.queue.state import Attempt, Place
 from towline.backends.queue.times import Times
 from towline.backends.slurm.dialect import SlurmDialect
 from towline.errors import Unreachable
@@ -106,7 +107,7 @@ class AccessNode:
 
 
 class Scene:
-    times = Times(often_s=0.01, soon_s=0.01, settle_s=0.0)
+    times = Times(often_s=0.01, soon_s=0.01, settle_s=0.0, race_s=0.0)
 
     def __init__(self, wanted_elsewhere: str = "") -> None:
         self.cedar = Cedar()
@@ -122,11 +123,11 @@ class Scene:
             self.times,
         )
 
-    def want(self) -> None:
+    def want(self, attempt: Attempt | None = None) -> None:
         message = {"key": KEY, "script": "", "order": {}, "specs": [], "argv": ["sbatch"]}
         self.queue.want(
             Handover(
-                Attempt(key=KEY, job=1, number=1, count=1, title="Slurm"),
+                attempt or Attempt(key=KEY, job=1, number=1, count=1, title="Slurm"),
                 message=lambda root: message,
                 words=lambda name, root, tasks, at_once: [],
             )
@@ -198,6 +199,20 @@ def test_attempt_cancelled_right_after_a_restart_of_the_controller_is_handed_ove
         scene.cedar.jobs[10] = "CANCELLED"
         await scene.until(lambda: scene.ending)
         assert scene.ending.cause == "cancelled"
+
+    play(story)
+
+
+def test_attempt_that_a_killed_controller_forgot_is_handed_over_again_by_the_next_engine() -> None:
+    """Which reads its number over there, but never saw it in the queue."""
+
+    async def story(scene: Scene) -> None:
+        scene.cedar.handed_over.append({})
+        scene.cedar.booted = "2026-11-16T11:59:00"
+        attempt = Attempt(KEY, 1, 1, 1, "Slurm", Place.UNANSWERED, known_at=time.time() - 3600)
+        scene.want(attempt)
+        await scene.until(lambda: len(scene.cedar.handed_over) == 2)
+        assert scene.ending is None and scene.cedar.handed_over[1]["anew"]
 
     play(story)
 

@@ -42,9 +42,10 @@ def step(
     return change.attempt, tuple(change.orders)
 
 
-def asks_whether_restarted(attempt: Attempt, verdict: Verdict) -> bool:
-    """Whether it matters for `Settled` that the controller restarted not long ago."""
-    return verdict.cancelled and attempt.place is Place.IN_QUEUE and not attempt.stop
+def asks_whether_restarted(attempt: Attempt, verdict: Verdict | None) -> bool:
+    """Whether it matters for `Settled` when the controller was started."""
+    suspicious = verdict is None or verdict.cancelled
+    return suspicious and attempt.place is Place.IN_QUEUE and not attempt.stop
 
 
 def asks_for_details(attempt: Attempt, verdict: Verdict) -> bool:
@@ -272,7 +273,8 @@ def _forgotten(change: Change, fact: facts.Settled) -> None:
     attempt, times = change.attempt, change.times
     since_s = change.now - attempt.over_since
     remembered_s = min(times.remembered_s, fact.remembered_s)
-    vanished = attempt.stop or attempt.over_since - attempt.known_at < remembered_s
+    recently = attempt.over_since - attempt.known_at < remembered_s
+    vanished = attempt.stop or recently or attempt.known_at < fact.up_since
     if not attempt.claimed and vanished:
         if since_s >= times.race_s:
             change.hand_over_again(f"{attempt.title} has lost it", fact.chance)

@@ -110,6 +110,8 @@ class QueueBackend:
             started=frozenset(range(count)) if _runs(job) else frozenset(),
             ended=frozenset(job.attempt.endings),
             stop=job.stop_asked,
+            # The queue cannot have known it, nor forgotten it, before.
+            known_at=job.submitted,
         )
 
     def stop(self, job: Job, now: bool = False) -> None:

@@ -1,5 +1,7 @@
 """What an attempt in a queue is told, and what it wants done about it. Pure."""
 
+import math
+
 from msgspec import Struct
 
 from towline.backends.queue.dialect import ListedEntry, Verdict
@@ -115,10 +117,12 @@ class Settled(Struct, frozen=True):
 
     #: None: the queue does not know it any more.
     verdict: Verdict | None
-    #: The controller restarted not long ago.
+    #: The controller restarted not long ago, while this Engine looked on.
     restarted: bool = False
+    #: When the controller was started, as far as it says: what it knew before it may have lost.
+    up_since: float = -math.inf
     #: The queue remembers an entry that ended at least for so long.
-    remembered_s: float = float("inf")
+    remembered_s: float = math.inf
     #: From 0 to 1: how long to wait before it is handed over again, of what is reasonable.
     chance: float = 0.5
 

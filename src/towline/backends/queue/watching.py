@@ -41,7 +41,8 @@ class Watcher:
         self.remembered_s = math.inf
         #: When the controller had been started, as it was first heard.
         self.booted = ""
-        self._young, self._looked = False, -math.inf
+        #: Whether it was started anew, and when, as it was last heard.
+        self._restart, self._looked = (False, -math.inf), -math.inf
         #: Whose positions were asked for, and when.
         self._placed: set[str] = set()
         self._placed_at = -math.inf
@@ -191,34 +192,36 @@ class Watcher:
         for handover in over:
             if handover.attempt.is_over:
                 continue
-            verdict, restarted = None, False
-            if (listed := known[handover.key]) is not None:
-                told = said.get(handover.key, "")
-                verdict, restarted = await self._verdict(link, handover, listed, told)
-            chance = random.random()
-            fact = facts.Settled(verdict, restarted, self.remembered_s, chance)
-            self.table.take(handover, fact)
+            told, listed = said.get(handover.key, ""), known[handover.key]
+            self.table.take(handover, await self._settled(link, handover, listed, told))
 
-    async def _verdict(
-        self, link: Link, handover: Handover, listed: ListedEntry, said: str
-    ) -> tuple[Verdict, bool]:
-        """What the queue's word means, and whether its controller restarted, if that matters."""
-        dialect, attempt = self.commands.dialect, handover.attempt
-        verdict = dialect.verdict(listed, said, attempt.claimed, time.time())
-        restarted = asks_whether_restarted(attempt, verdict) and await self._restarted(link)
-        if not restarted and asks_for_details(attempt, verdict):
-            listed = await self.commands.detail(link, listed)
-            verdict = dialect.verdict(listed, said, attempt.claimed, time.time())
-        return verdict, restarted
+    async def _settled(
+        self, link: Link, handover: Handover, listed: ListedEntry | None, said: str
+    ) -> facts.Settled:
+        """What the queue's word means; it is asked for more only where that matters."""
+        verdict = self._verdict(handover, listed, said)
+        restarted, up_since = False, -math.inf
+        if asks_whether_restarted(handover.attempt, verdict):
+            restarted, up_since = await self._restarted(link)
+        if listed and verdict and not restarted and asks_for_details(handover.attempt, verdict):
+            verdict = self._verdict(handover, await self.commands.detail(link, listed), said)
+        return facts.Settled(verdict, restarted, up_since, self.remembered_s, random.random())
 
-    async def _restarted(self, link: Link) -> bool:
-        """Whether the controller was started anew, not long ago; asked once for many attempts."""
+    def _verdict(self, handover: Handover, listed: ListedEntry | None, said: str) -> Verdict | None:
+        if listed is None:
+            return None
+        claimed, now = handover.attempt.claimed, time.time()
+        return self.commands.dialect.verdict(listed, said, claimed, now)
+
+    async def _restarted(self, link: Link) -> tuple[bool, float]:
+        """Whether the controller was started anew, not long ago, and when; asked once for many."""
         times = self.table.times
         if time.monotonic() - self._looked > times.race_s:
             site = await self.commands.site(link)
-            self._young = site.booted != self.booted and site.uptime_s < times.restarted_s
+            young = site.booted != self.booted and site.uptime_s < times.restarted_s
+            self._restart = young, time.time() - site.uptime_s
             self._looked = time.monotonic()
-        return self._young
+        return self._restart
 
     async def _stop(self, link: Link, asked: list[Handover]) -> None:
         some = [one for one in asked if one.attempt.stop and not one.attempt.is_over]
