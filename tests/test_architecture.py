@@ -193,6 +193,16 @@ def test_what_any_queue_needs_knows_of_no_particular_one() -> None:
     assert not particular, "\n".join(["words of one queue:", *particular])
 
 
+def test_what_runs_on_machines_knows_of_a_particular_queue_in_one_file() -> None:
+    particular = [
+        f"{named(path)}:{number}: {line.strip()}"
+        for path in python_files(PACKAGE / "agent" / "remote")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if path.name != "site.py" and re.search("slurm|srun|scontrol|scancel", line, re.IGNORECASE)
+    ]
+    assert not particular, "\n".join(["words of one queue:", *particular])
+
+
 def test_what_runs_on_machines_needs_only_the_standard_library() -> None:
     """Nothing is installed on a machine, so the agent may import only python3 and itself."""
     foreign = [

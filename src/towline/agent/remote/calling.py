@@ -7,7 +7,7 @@ from . import descendants, process
 from .loop import READ
 from .refusal import Refusal
 
-#: Slurm says about a kilobyte of each of its nodes.
+#: A queue says about a kilobyte of each of its nodes.
 MOST_OUTPUT = 16 << 20
 TIMEOUT_S = 60.0
 #: A login shell knows where the site keeps its commands; words go through it untouched.

@@ -10,7 +10,7 @@ elsewhere: nobody here judges them by locks or by numbers of processes.
 import json
 import os
 
-from . import record, states
+from . import record, site, states
 from .calling import Calls
 from .endings import ending
 from .home import checked_key
@@ -134,7 +134,7 @@ class Handing:
             "array": [array, int(index)] if array else None,
             "ticket": read(entry + "/ticket"),
             "claim": read(folder + "/claim"),
-            "said": read(entry + "/slurm%s.out" % index)[-TAIL:],
+            "said": read(entry + "/" + site.OUTPUT % index)[-TAIL:],
             "ranks": [self.look_at("%s-%d" % (key, rank)) for rank in range(count)],
         }
 

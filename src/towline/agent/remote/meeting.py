@@ -5,7 +5,7 @@ import os
 import socket
 import time
 
-from . import machine, record
+from . import machine, record, site
 from .supervisor import HOLD_S, Stopped
 
 LOOK_S = 0.2
@@ -17,8 +17,8 @@ def host_name():
 
 
 def node_name():
-    """What Slurm calls it, which may be another name."""
-    return os.environ.get("SLURMD_NODENAME") or host_name()
+    """What the queue calls it, which may be another name."""
+    return site.node_name() or host_name()
 
 
 def meet(runner):
@@ -72,13 +72,13 @@ def own_gpus(count):
     visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
     if not count or len(visible) <= count:
         return {}
-    at = int(os.environ.get("SLURM_LOCALID") or 0) * count
+    at = site.process_here() * count
     return {"CUDA_VISIBLE_DEVICES": ",".join(visible[at : at + count])}
 
 
 def own_tmp(environ):
     """A TMPDIR that is on this node: the one that came along may be the access node's."""
-    for name in (b"SLURM_TMPDIR", b"TMPDIR"):
+    for name in site.SCRATCH:
         folder = environ.get(name)
         if folder and os.path.isdir(folder) and os.access(folder, os.W_OK):
             environ[b"TMPDIR"] = folder

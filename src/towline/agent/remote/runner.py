@@ -1,4 +1,4 @@
-"""What a queue such as Slurm runs on a node: one attempt of a job, as a supervisor would run it.
+"""What a queue runs on a node: one attempt of a job, as a supervisor would run it.
 
 The files it writes are the truth about the job. It runs an attempt once, whatever the queue does:
 the first run to make the `claim` counts. Only the same entry of the queue, started again by the
@@ -14,16 +14,15 @@ import subprocess
 import sys
 import time
 
-from . import meeting, record
+from . import meeting, record, site
 from .home import Home
 from .supervisor import Supervisor
 
-WORDS_S = 10.0
 LOOK_S = 0.5
 SELDOM_S = 5.0
 #: Exit code where the folder with the job cannot be seen.
 GONE = 97
-EVICTED = "Slurm stopped it: cancelled, preempted, or its node went away"
+EVICTED = site.TITLE + " stopped it: cancelled, preempted, or its node went away"
 
 
 class Attempt:
@@ -32,16 +31,14 @@ class Attempt:
     def __init__(self, root, key):
         self.home = Home(root)
         self.order = json.loads(read(self.home.handed(key) + "/order"))
-        self.id = os.environ.get("SLURM_JOB_ID", "")
         self.array = key if self.order.get("array") else ""
+        self.id = site.entry(bool(self.array))
         if self.array:
-            index = os.environ["SLURM_ARRAY_TASK_ID"]
-            self.id = "%s_%s" % (os.environ["SLURM_ARRAY_JOB_ID"], index)
-            key = json.loads(read(self.home.handed(key) + "/tasks"))[index]
+            key = json.loads(read(self.home.handed(key) + "/tasks"))[site.task()]
         self.key = key
         self.folder = self.home.handed(key)
         #: Counts how often the queue started it again.
-        self.run = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+        self.run = site.restarts()
         self.began = float(os.environ.setdefault("TOWLINE_BEGAN", "%f" % time.time()))
 
     def claim(self):
@@ -113,14 +110,14 @@ class Runner(Supervisor):
     # As a supervisor does it, with other words
 
     def wait(self, seconds):
-        """Look at times whether we are to stop: for several processes Slurm would kill their step
+        """Look at times whether we are to stop: for several processes a queue would kill their step
         at once, and one of a controller that was killed may be unknown to it."""
         every_s = LOOK_S if self.attempt.order["processes"] > 1 else SELDOM_S
         super().wait(every_s if seconds is None else min(seconds, every_s))
         if self.key and time.monotonic() >= self.look_at:
             self.look_at = time.monotonic() + every_s
             for grace_s in self.attempt.asked_to_stop():
-                # scancel has the first turn: Slurm then knows by itself that it was cancelled.
+                # The queue has the first turn: it then knows by itself that it was cancelled.
                 if self.saw_stop or every_s == LOOK_S or grace_s is not None:
                     self.stop(grace_s)
                 self.saw_stop = True
@@ -178,9 +175,8 @@ class Runner(Supervisor):
         return environ
 
     def given(self, spec):
-        of_slurm = {name for name in os.environb if name.startswith((b"SLURM_", b"CUDA_", b"GPU_"))}
         found = {name.encode() for name in self.found}
-        return of_slurm.union(super().given(spec), found, [b"TMPDIR"])
+        return site.variables().union(super().given(spec), found, [b"TMPDIR"])
 
     def keep(self, life, end, raw):
         if self.was_stopped(end):
@@ -192,7 +188,7 @@ class Runner(Supervisor):
             super().keep(life, end, raw)
 
     def was_stopped(self, end):
-        """Slurm signals all processes of a job at once, so the command may be gone before us."""
+        """A queue signals all processes of a job at once, so the command may be gone before us."""
         order = self.attempt.order
         asked = self.stop_grace is not None and end["started"] and not end["cause"]
         may_go_on = order.get("requeue") or order.get("on_timeout")
@@ -205,13 +201,17 @@ class Runner(Supervisor):
         return "evicted" if cause == "evicted" and order.get("requeue") else ""
 
     def explain_stop(self, end):
-        """Somebody sent TERM: us, or Slurm for a reason of its own."""
+        """Somebody sent TERM: us, or the queue for a reason of its own."""
         word = self.attempt.stop_word()
         if word:
             end["text"] = word
             return
         limit = self.attempt.order.get("time_s") or 0
-        if time.time() >= self.attempt.began + limit - 1 if limit else ran_out(self.attempt.id):
+        if (
+            time.time() >= self.attempt.began + limit - 1
+            if limit
+            else site.ran_out(self.attempt.id)
+        ):
             end["cause"], end["text"] = "timeout", "stopped at its time limit"
         else:
             end["cause"], end["text"] = "evicted", EVICTED
@@ -269,16 +269,11 @@ class Steps:
     def run(self):
         parts = self.attempt.order["parts"]
         for index, part in enumerate(parts):
-            words = ["srun", "--ntasks=%d" % part["count"], "--cpus-per-task=%d" % part["cpus"]]
-            words += ["--export=ALL", "--kill-on-bad-exit=0", "--wait=0", "--input=none"]
-            if len(parts) > 1:
-                words.append("--het-group=%d" % index)
+            words = site.step_words(part, index, len(parts))
             shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
             command = [shell, self.attempt.folder + "/script", self.attempt.home.root]
             command += [self.attempt.key, str(part["first"])]
-            # So that an `srun` in the user's own script need not wait for these steps to end.
-            environ = dict(os.environ, SLURM_OVERLAP="1")
-            self.steps.append(subprocess.Popen(words + command, env=environ))
+            self.steps.append(subprocess.Popen(words + command, env=site.step_environ()))
         while any(step.poll() is None for step in self.steps):
             self.look()
             time.sleep(LOOK_S)
@@ -317,7 +312,7 @@ def go_on(attempt):
     causes = [json.loads(read(attempt.home.record(key) + "/again"))["cause"] for key in waiting]
     if "timeout" not in causes:
         return
-    if slurm_says(["scontrol", "requeue", attempt.id]) is None:
+    if not site.requeue(attempt.id):
         for key in waiting:
             give_up(attempt, key)
 
@@ -325,42 +320,9 @@ def go_on(attempt):
 def give_up(attempt, key):
     folder = attempt.home.record(key)
     end = json.loads(read(folder + "/again"))
-    end["text"] += "; Slurm did not take it into its queue again"
+    end["text"] += "; %s did not take it into its queue again" % site.TITLE
     record.write_whole(folder + "/exit", json.dumps(end).encode("ascii"))
     record.write_whole(attempt.home.news(key) + "/%s.%d" % (key, 2 * attempt.run + 1), b"")
-
-
-def ran_out(job_id):
-    """Whether the time that Slurm gives it is over; it says no other reason while a job ends."""
-    text = slurm_says(["scontrol", "--oneliner", "show", "job", job_id]) or ""
-    facts = dict(word.partition("=")[::2] for word in text.split())
-    ran_s, limit_s = seconds(facts.get("RunTime", "")), seconds(facts.get("TimeLimit", ""))
-    return ran_s is not None and limit_s is not None and ran_s >= limit_s - 1
-
-
-def seconds(text):
-    """`1-02:03:04` in seconds; None for what is no time."""
-    days, dash, rest = text.rpartition("-")
-    parts = rest.split(":")
-    if (
-        len(parts) != 3
-        or not all(part.isdigit() for part in parts)
-        or (dash and not days.isdigit())
-    ):
-        return None
-    hours, minutes, left = map(int, parts)
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + left
-
-
-def slurm_says(words):
-    """What the command printed; None when it failed."""
-    try:
-        run = subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=WORDS_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return None if run.returncode else run.stdout.decode("utf-8", "replace")
 
 
 def children():
@@ -380,7 +342,7 @@ def main(words):
     """`root key` for a whole attempt; `root key first` for a process of one of its steps."""
     attempt = Attempt(words[0], words[1])
     if len(words) > 2:
-        sys.exit(run_rank(attempt, int(words[2]) + int(os.environ["SLURM_PROCID"])))
+        sys.exit(run_rank(attempt, int(words[2]) + site.process()))
     if attempt.stop_word() or not attempt.claim():
         sys.stderr.write("towline: stopped, or another entry of the queue runs it already\n")
         sys.exit(0)
