@@ -106,6 +106,47 @@ def test_what_is_back_is_told_although_there_is_nothing_to_read(tmp_path: Path) 
     asyncio.run(scenario())
 
 
+class CutAtTheEnd(FakeBackend):
+    """The connection breaks in the very moment of the end, and again; the output comes after."""
+
+    tries = 0
+
+    async def read_log(
+        self, job: Job, rank: int, stream: str, offset: int, wait: bool
+    ) -> tuple[bytes, bool]:
+        self.tries += 1
+        if self.tries == 1:
+            self.end(job.id, 1, rank, Ending(code=0, ended=1.0))
+            await asyncio.sleep(0.05)
+        if self.tries <= 2:
+            raise Unreachable("gpu1: closed by remote host")
+        return b"the last words", True
+
+
+def test_output_comes_whole_though_the_connection_breaks_as_the_job_ends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        engine = Engine(Store(str(tmp_path / "store.db")))
+        backend = engine.backend = CutAtTheEnd(engine.report)
+        turning = asyncio.create_task(engine.run())
+        engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
+        [number] = await engine.submit(
+            [JobSpec(argv=("true",), cluster="lab", owner="me", request="[]", results=False)]
+        )
+        await engine.job_where(number, lambda job: job.state is State.RUNNING)
+        follower = Follower(engine, backend, number, {}, ("out",))
+        frames = [(header, blob) async for header, blob in follower.frames()]
+        assert b"".join(blob for _, blob in frames) == b"the last words"
+        notes = [header["note"] for header, _ in frames if "note" in header]
+        assert notes == [
+            "gpu1: closed by remote host; the job has ended, trying again",
+            "connected again",
+        ]
+        turning.cancel()
+        engine.close()
+
+    asyncio.run(scenario())
+
+
 class Odd(FakeBackend):
     """Fails over output in a way that nobody expected."""
 

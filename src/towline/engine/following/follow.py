@@ -38,6 +38,8 @@ News = Callable[[int], AsyncIterator[Frame]]
 _LONG = 256 * 1024
 #: Quiet for this long before we say why a job waits.
 _PATIENCE_S = 0.8
+#: The rest of the output of a job that has ended is asked for so often, should connections break.
+_LAST_TRIES = 4
 #: So often it is told how far results are on their way.
 _LOOK_S = 0.4
 
@@ -255,7 +257,7 @@ class Follower:
 
     async def _read_all(self, job: Job, rank: int, stream: str) -> None:
         name = stream_name(job, rank, stream)
-        broken = False
+        broken, last_tries = False, _LAST_TRIES
         while True:
             offset = self.offsets.get(name, 0)
             try:
@@ -269,11 +271,12 @@ class Follower:
                     await self.queue.put(({"note": text}, b""))
                 return
             except HostError as error:
-                if self._is_over(job):
+                last_tries -= self._is_over(job)
+                if not last_tries:
                     await self.queue.put(({"note": f"the rest of its output: {error.text}"}, b""))
                     return
                 if not broken and stream == self.streams[0]:
-                    text = _trying_again(job, error.text)
+                    text = _trying_again(job, error.text, self._is_over(job))
                     await self.queue.put(({"note": text, "broken": True}, b""))
                 broken = True
                 await asyncio.sleep(1.0)
@@ -339,9 +342,10 @@ def _for_what(why: Explanation) -> str:
     return f" ({why.reasons[0]})" if why.position == 1 and why.reasons else ""
 
 
-def _trying_again(job: Job, problem: str) -> str:
+def _trying_again(job: Job, problem: str, over: bool = False) -> str:
     """Of a connection that broke: why, and that this is no harm to the job."""
     why = problem.removeprefix(f"{job.spec.cluster}: ").rstrip(". ")
     handed = job.spec.queue is None or (job.attempt is not None and job.attempt.entry.number)
     goes_on = "the job goes on" if handed else "the job is handed over when that is back"
+    goes_on = "the job has ended" if over else goes_on
     return f"{why}; {goes_on}, trying again"
