@@ -201,6 +201,9 @@ class Driver:
 
     def _begin(self, link: Link) -> None:
         self._first = [link.ask_soon("probe"), link.ask_soon("watch", every_s=self.probe_every_s)]
+        for answer in self._first:
+            # Where the greeting fails, that is told, and nobody asks for these.
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._outbox.begin(link)
 
     async def _greet(self, link: Link) -> None:

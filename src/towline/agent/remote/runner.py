@@ -20,6 +20,8 @@ from .supervisor import Supervisor
 
 LOOK_S = 0.5
 SELDOM_S = 5.0
+#: So often a wish to stop is seen before it is followed without the queue: it may be slow.
+LOOKS_BEFORE_STOP = 3
 #: Exit code where the folder with the job cannot be seen.
 GONE = 97
 EVICTED = site.TITLE + " stopped it: cancelled, preempted, or its node went away"
@@ -81,7 +83,7 @@ class Runner(Supervisor):
         self.rank = rank
         self.again = ""
         self.look_at = 0.0
-        self.saw_stop = False
+        self.stop_looks = LOOKS_BEFORE_STOP
         self.found = {}
         self.ours, theirs = socket.socketpair()
         super().__init__(attempt.home, theirs)
@@ -117,15 +119,15 @@ class Runner(Supervisor):
         if self.key and time.monotonic() >= self.look_at:
             self.look_at = time.monotonic() + every_s
             for grace_s in self.attempt.asked_to_stop():
-                # The queue has the first turn: it then knows by itself that it was cancelled.
-                if self.saw_stop or every_s == LOOK_S or grace_s is not None:
+                # The queue's own cancel has the first turn: then it knows that it was cancelled.
+                if self.stop_looks <= 0 or every_s == LOOK_S or grace_s is not None:
                     self.stop(grace_s)
-                self.saw_stop = True
+                self.stop_looks -= 1
 
     def terminated(self):
         """It may come before the job has begun, and only this one job ever will."""
         self.early_stops[self.attempt.rank_key(self.rank)] = None
-        self.look_at, self.saw_stop = 0.0, True
+        self.look_at, self.stop_looks = 0.0, 0
         super().terminated()
 
     def claim(self):
