@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from testbed.bringing_up import brought_up
+from testbed.gridengine import GridEngine
 from testbed.hosts import Hosts
 from testbed.leftovers import stop_all
 from testbed.slurm import Slurm
@@ -43,6 +44,8 @@ NOT_QUICK = {
     "test_submit.py",
     "test_tidied_machines.py",
 }
+#: Fixtures of hosts: each test has them as new.
+REAL_HOSTS = ("hosts", "slurm", "gridengine")
 #: Goes first, beside many tests that mostly wait: it takes longest, and would be alone at the end.
 LONGEST = "test_slurm_kills.py"
 
@@ -72,10 +75,16 @@ def slurm() -> Iterator[Slurm]:
     yield from brought_up(Slurm())
 
 
+@pytest.fixture(scope="session")
+def gridengine() -> Iterator[GridEngine]:
+    """A Grid Engine with its head node `msc` and the hosts h2 and h3; as new for every test."""
+    yield from brought_up(GridEngine())
+
+
 @pytest.fixture(autouse=True)
 def _hosts_as_new_afterwards(request: pytest.FixtureRequest) -> Iterator[None]:
     # Made before the other fixtures of a test, so it ends after the Engine that uses the hosts.
-    names = [name for name in ("hosts", "slurm") if name in request.fixturenames]
+    names = [name for name in REAL_HOSTS if name in request.fixturenames]
     made: list[Hosts] = [request.getfixturevalue(name) for name in names]
     yield
     for hosts in made:
@@ -100,7 +109,7 @@ def tow_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def tow(request: pytest.FixtureRequest, tow_home: Path, tmp_path: Path) -> Iterator[Tow]:
     """The real `tow`; it knows the ssh hosts when the test asks for `hosts`, and none otherwise."""
-    known = [name for name in ("hosts", "slurm") if name in request.fixturenames]
+    known = [name for name in REAL_HOSTS if name in request.fixturenames]
     ssh_config = request.getfixturevalue(known[0]).ssh_config if known else Path("/dev/null")
     folder = tmp_path / "project"
     folder.mkdir()

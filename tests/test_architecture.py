@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from towline.server.rights import check_complete
+from towline.server.routes import ENDPOINTS
+from towline.server.routes.engine import retire_with
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "towline"
 PURE = {"core", "probes", "model"}
@@ -38,16 +42,25 @@ MOST_FILES = 20
 #: Folders of files that are all alike, each named for the word that is typed.
 LISTS = {"cli/commands"}
 #: Folders that still await their rooms.
-CROWDED = {"agent/remote", "backends"}
+CROWDED = {"backends"}
 CLIENT_MAY_KNOW = ("client", "errors", "version", "config.paths", "config.lock", "model")
+#: What is done in the submitter's folder, which may be on another machine than the Engine.
+OF_THE_SUBMITTER = (
+    *(f"towline.config.{name}." for name in ("edit", "load", "project", "trust")),
+    *(
+        f"towline.snapshot.{name}."
+        for name in ("apart", "branch", "collecting", "compare", "folder", "git", "restore", "take")
+    ),
+    *(f"towline.workspace.{name}." for name in ("ask", "batch_ask", "draft", "local", "versions")),
+)
 VAGUE_NAMES = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc.py"}
 
 
-def layers() -> dict[str, int]:
-    """The rows under "## Layers" of ARCHITECTURE.md, top row highest: part -> height."""
+def layers(title: str = "## Layers") -> dict[str, int]:
+    """The rows under a title of ARCHITECTURE.md, top row highest: part -> height."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    block = re.search(r"^## Layers.*?```\n(.*?)```", text, re.DOTALL | re.MULTILINE)
-    assert block, "ARCHITECTURE.md has no drawing under '## Layers'"
+    block = re.search(rf"^{re.escape(title)}.*?```\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    assert block, f"ARCHITECTURE.md has no drawing under '{title}'"
     rows = [re.split(r"\s{3,}", line)[0].split() for line in block[1].splitlines()]
     return {part.rstrip("/"): height for height, row in enumerate(reversed(rows)) for part in row}
 
@@ -62,10 +75,10 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def part_of(module: str) -> str:
-    """The part of the package that a dotted module is in: towline.core.machines.pool -> core."""
-    words = module.split(".")
-    return words[1] if len(words) > 1 else ""
+def part_of(module: str, package: str = "towline") -> str:
+    """The part of a package that a dotted module is in: towline.core.decide -> core."""
+    inside = module.removeprefix(f"{package}.")
+    return inside.split(".")[0] if inside != module else ""
 
 
 @cache
@@ -247,6 +260,77 @@ def test_what_the_client_imports_is_the_standard_library_all_the_way_down() -> N
     assert ours <= {
         f"towline.{part}" for part in ("client", "config", "errors", "model", "version")
     }
+
+
+def test_the_engine_knows_no_folder_configuration_or_git_of_a_submitter() -> None:
+    """It takes specifications, and contents by their hashes; the rest is asked of a workspace."""
+    known = [
+        f"{named(path)}:{line}: {name}"
+        for path in python_files(PACKAGE / "engine")
+        for line, name in imported_modules(path)
+        if f"{name}.".startswith(OF_THE_SUBMITTER)
+    ]
+    words = [
+        f"{named(path)}:{number}: {line.strip()}"
+        for path in python_files(PACKAGE / "engine")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"\bcwd\b|getcwd", line)
+    ]
+    assert not known + words, "\n".join(["what the submitter alone knows:", *known, *words])
+
+
+def test_every_call_of_the_engine_says_who_asks() -> None:
+    """Whatever finds a job, a batch or a machine by its name does so for somebody."""
+    [desk] = [
+        node
+        for node in ast.walk(tree(PACKAGE / "engine" / "api.py"))
+        if isinstance(node, ast.ClassDef)
+    ]
+    calls = {
+        node.name: [argument.arg for argument in node.args.args[1:2]]
+        for node in desk.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not node.name.startswith("_")
+    }
+    own_life = {"open", "close", "is_idle"}
+    assert len(calls) > len(own_life)
+    for name in calls.keys() - own_life:
+        # What was found already is handed on as it is.
+        assert calls[name] in (["who"], ["job"]), name
+        assert name != "job" or calls[name] == ["who"]
+
+
+def test_every_endpoint_has_a_right_and_every_right_an_endpoint() -> None:
+    """Nothing is served that nobody thought about."""
+    served = [*ENDPOINTS, retire_with(lambda: None)]
+    check_complete((one.method, one.path) for one in served)
+
+
+def test_jobs_and_batches_are_looked_up_for_whoever_asks() -> None:
+    """An endpoint that asks the store itself would tell everybody of everything."""
+    past_the_desk = [
+        f"{named(path)}:{number}: {line.strip()}"
+        for path in python_files(PACKAGE / "server" / "routes")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"engine\.jobs?\(|store\.jobs?\(|batches\.named\(|batches\.find\(", line)
+    ]
+    assert not past_the_desk, "\n".join(["asked of the store:", *past_the_desk])
+
+
+def test_every_write_goes_through_the_one_writer() -> None:
+    """A write anywhere else waits for the disk on the loop, and for the writer's lock."""
+    words = r"(remember|forget|add|change|note)\w*"
+    write = re.compile(rf"store\.(batches\.|results\.)?{words}\(|store\.commit\(")
+    written = [
+        f"{named(path)}:{number}: {line.strip()}"
+        for part in ("engine", "server", "workspace")
+        for path in python_files(PACKAGE / part)
+        if path.name != "writing.py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if write.search(line) and "lambda" not in line
+    ]
+    # What results have to say is written together, by whoever is first to wait for the writer.
+    assert [line for line in written if "store.results.note(notes)" not in line] == []
 
 
 def test_what_runs_on_machines_imports_itself_relatively() -> None:

@@ -6,6 +6,7 @@ TowlineError
 │   ├── ConfigError       a configuration file that is wrong, with file and key
 │   ├── NotTrusted        a project's file that decides what runs where, and nobody trusted it yet
 │   └── Impossible        a request that no machine of the cluster can ever satisfy
+├── Forbidden             whoever asks may not do that
 ├── NotFound              no such job, cluster, machine or file; exit code 2
 ├── HostError             a machine could not be reached or used
 │   ├── Unreachable       no answer (network, name, port); worth trying again
@@ -89,6 +90,11 @@ class Impossible(UsageError):
     code = "impossible"
 
 
+class Forbidden(TowlineError):
+    code = "forbidden"
+    status = 403
+
+
 class NotFound(TowlineError):
     code = "not_found"
     exit_code = 2
@@ -111,6 +117,22 @@ class NoNetwork(Unreachable):
 
 class Refused(HostError):
     code = "refused"
+    #: Whether a person who logs in on a terminal can mend it.
+    login_mends = False
+
+
+class LoginRefused(Refused):
+    login_mends = True
+
+
+class WrongHostKey(Refused):
+    """Its key is another than the one that was confirmed."""
+
+
+class UnknownHostKey(WrongHostKey):
+    """Nobody has confirmed its key yet."""
+
+    login_mends = True
 
 
 class LoginWanted(HostError):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.waiting import wait_until
-from towline.agent.remote import claims
+from towline.agent.remote.share import grants
 
 from .driver import Driver
 
@@ -81,6 +81,6 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     # Not below tmp_path, which other users may not enter.
     base = Path(tempfile.mkdtemp(prefix="tow-claims-", dir="/tmp"))
     base.chmod(0o1777)
-    monkeypatch.setattr(claims, "BASE", str(base))
+    monkeypatch.setattr(grants, "BASE", str(base))
     yield base
     shutil.rmtree(base)

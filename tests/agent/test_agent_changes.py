@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.waiting import wait_until
-from towline.agent.remote import results, trees
+from towline.agent.remote.content import changes, trees
 from towline.agent.remote.home import Home
 
 from .test_agent_trees import digest
@@ -39,12 +39,12 @@ class Tree:
         self.spec["snapshot"] = digest(trees.canonical(entries))
         trees.store_snapshot(self.home, self.spec["snapshot"], entries)
         self.source.mkdir(parents=True)
-        results.begin(self.place.record)
+        changes.begin(self.place.record)
         largest = trees.make_tree(self.home, entries, str(self.source), lambda: None)
-        results.complete(self.place.record, largest, lambda: None)
+        changes.complete(self.place.record, largest, lambda: None)
 
     def changed(self) -> list[str]:
-        found = results.changed(self.home, self.place, self.spec)
+        found = changes.changed(self.home, self.place, self.spec)
         return sorted(entry["name"] for entry in found)
 
 
@@ -76,13 +76,13 @@ class CoarseClock:
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of files that are read to be compared."""
     names: list[str] = []
-    hash_of = results.hash_of
+    hash_of = changes.hash_of
 
     def noting(path: str) -> Any:
         names.append(os.path.basename(path))
         return hash_of(path)
 
-    monkeypatch.setattr(results, "hash_of", noting)
+    monkeypatch.setattr(changes, "hash_of", noting)
     return names
 
 
@@ -97,7 +97,7 @@ def test_a_large_file_that_came_last_is_neither_a_result_nor_read_again(
 def test_on_a_coarse_clock_large_files_are_no_results_either(
     tree: Tree, compared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "os", CoarseClock())
+    monkeypatch.setattr(changes, "os", CoarseClock())
     tree.make(a=b"small", zz=LARGE)
     assert tree.changed() == []
     assert "zz" not in compared
@@ -106,7 +106,7 @@ def test_on_a_coarse_clock_large_files_are_no_results_either(
 def test_on_a_coarse_clock_what_changes_at_once_is_a_result(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "os", CoarseClock())
+    monkeypatch.setattr(changes, "os", CoarseClock())
     tree.make(a=b"one", b=b"two")
     (tree.source / "a").write_bytes(b"1ne")
     (tree.source / "new").touch()
@@ -128,12 +128,12 @@ def test_a_clock_that_is_put_back_hides_nothing(tree: Tree) -> None:
     changed_ns = (tree.source / "new").stat().st_ctime_ns
 
     def made_later() -> bool:
-        results.begin(tree.place.record)
-        return os.stat(tree.place.record + results.MARK).st_mtime_ns > changed_ns
+        changes.begin(tree.place.record)
+        return os.stat(tree.place.record + changes.MARK).st_mtime_ns > changed_ns
 
     # As if the tree had been made later than this, by a clock that was put back since.
     wait_until(made_later)
-    results.complete(tree.place.record, results.LARGE + 1, lambda: None)
+    changes.complete(tree.place.record, changes.LARGE + 1, lambda: None)
     assert tree.changed() == ["a", "new"]
 
 
@@ -142,9 +142,9 @@ def test_a_clock_that_is_put_back_into_the_time_in_which_the_tree_was_made_hides
 ) -> None:
     tree.make(a=b"one", b=b"two", c=b"three")
     (tree.source / "a").write_bytes(b"1ne")
-    results.complete(tree.place.record, results.LARGE + 1, lambda: None)
+    changes.complete(tree.place.record, changes.LARGE + 1, lambda: None)
     assert tree.changed() == []
-    mark = Path(tree.place.record + results.MARK)
+    mark = Path(tree.place.record + changes.MARK)
     ahead, times = float(mark.read_bytes()), (mark.stat().st_atime, mark.stat().st_mtime)
     mark.write_bytes(b"%.6f" % (ahead + 3600.0))
     os.utime(mark, times)
@@ -152,18 +152,18 @@ def test_a_clock_that_is_put_back_into_the_time_in_which_the_tree_was_made_hides
 
 
 def test_small_jobs_do_not_wait_for_a_clock(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results.time, "sleep", lambda seconds: pytest.fail("it waits"))
+    monkeypatch.setattr(changes.time, "sleep", lambda seconds: pytest.fail("it waits"))
     tree.make(a=b"one", b=b"two")
     assert tree.changed() == []
 
 
 def test_what_an_older_version_marked_and_listed_is_understood(tree: Tree) -> None:
     tree.make(a=b"one")
-    Path(tree.place.record + results.MARK).write_bytes(b"")
+    Path(tree.place.record + changes.MARK).write_bytes(b"")
     (tree.source / "new").touch()
     assert tree.changed() == ["new"]
-    Path(tree.place.record + results.LIST).write_text('[{"name": "x"}, {"name": "y"}]')
-    found = results.page(tree.home, tree.place, tree.spec, 0)
+    Path(tree.place.record + changes.LIST).write_text('[{"name": "x"}, {"name": "y"}]')
+    found = changes.page(tree.home, tree.place, tree.spec, 0)
     assert found == ([{"name": "x"}, {"name": "y"}], None)
 
 
@@ -171,16 +171,16 @@ def test_what_an_older_version_marked_and_listed_is_understood(tree: Tree) -> No
 def test_a_long_list_is_told_in_pages(
     tree: Tree, ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "MOST", 3)
+    monkeypatch.setattr(changes, "MOST", 3)
     tree.make(a=b"one")
     for number in range(10):
         (tree.source / f"made-{number}").touch()
     if ended:
-        assert results.keep(tree.home, tree.place, tree.spec) == 10
+        assert changes.keep(tree.home, tree.place, tree.spec) == 10
     names: list[str] = []
     after: int | None = 0
     while after is not None:
-        found, after = results.page(tree.home, tree.place, tree.spec, after)
+        found, after = changes.page(tree.home, tree.place, tree.spec, after)
         assert len(found) <= 3
         names += [entry["name"] for entry in found]
     assert sorted(names) == [f"made-{number}" for number in range(10)]
@@ -189,14 +189,14 @@ def test_a_long_list_is_told_in_pages(
 def test_the_last_page_of_a_list_is_told_as_the_last(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "MOST", 3)
+    monkeypatch.setattr(changes, "MOST", 3)
     tree.make(a=b"one")
     for number in range(6):
         (tree.source / f"made-{number}").touch()
-    assert results.keep(tree.home, tree.place, tree.spec) == 6
-    _, after = results.page(tree.home, tree.place, tree.spec, 0)
+    assert changes.keep(tree.home, tree.place, tree.spec) == 6
+    _, after = changes.page(tree.home, tree.place, tree.spec, 0)
     assert after is not None
-    found, after = results.page(tree.home, tree.place, tree.spec, after)
+    found, after = changes.page(tree.home, tree.place, tree.spec, after)
     assert (len(found), after) == (3, None)
 
 
@@ -205,24 +205,24 @@ def test_a_list_that_does_not_fit_on_the_disk_is_made_when_it_is_asked_for(
 ) -> None:
     tree.make(a=b"one")
     (tree.source / "made").touch()
-    monkeypatch.setattr(results, "LIST", "/no/such/folder/changed")
-    assert results.keep(tree.home, tree.place, tree.spec) == -1
-    [entry], following = results.page(tree.home, tree.place, tree.spec, 0)
+    monkeypatch.setattr(changes, "LIST", "/no/such/folder/changed")
+    assert changes.keep(tree.home, tree.place, tree.spec) == -1
+    [entry], following = changes.page(tree.home, tree.place, tree.spec, 0)
     assert (entry["name"], following) == ("made", None)
 
 
 def test_a_long_list_for_which_there_is_no_room_at_all_is_told_in_pages(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "MOST", 3)
+    monkeypatch.setattr(changes, "MOST", 3)
     tree.make(a=b"one")
     for number in range(9):
         (tree.source / f"made-{number}").touch()
     for name in ("LIST", "LIST_SO_FAR"):
-        monkeypatch.setattr(results, name, "/no/such/folder/changed")
+        monkeypatch.setattr(changes, name, "/no/such/folder/changed")
     names: list[str] = []
     after: int | None = 0
     while after is not None:
-        found, after = results.page(tree.home, tree.place, tree.spec, after)
+        found, after = changes.page(tree.home, tree.place, tree.spec, after)
         names += [entry["name"] for entry in found]
     assert sorted(names) == [f"made-{number}" for number in range(9)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.waiting import wait_until
-from towline.agent.remote import claims
+from towline.agent.remote.share import grants
 
 from .conftest import processes_of
 from .driver import Driver
@@ -21,9 +21,9 @@ GPU_0 = {"cpus": 1, "gpus": [0], "reserved": True, "room_mb": [8192]}
 START = """
 import os, pwd, resource, socket, sys, traceback
 sys.path.insert(0, {folder!r})
-from remote import claims
+from remote.share import grants
 from remote.main import main
-claims.BASE = {base!r}
+grants.BASE = {base!r}
 os.setgid({uid}); os.setuid({uid})
 main({root!r})
 """
@@ -101,7 +101,7 @@ def test_a_job_with_no_gpu_is_seen_once_it_has_lived_for_a_moment(agent_of: NewU
 def test_an_order_without_a_claim_claims_nothing(agent_of: NewUser, base: Path) -> None:
     ann = agent_of(ANN)
     run_long(ann, "e-1-1-0", None)
-    assert list(base.glob(f"{claims.PREFIX}*")) == []
+    assert list(base.glob(f"{grants.PREFIX}*")) == []
     stop(ann, "e-1-1-0")
 
 
@@ -167,7 +167,7 @@ def test_nobody_gets_a_gpu_twice_while_someone_sits_on_the_lock(
     ann, bob = agent_of(ANN), agent_of(BOB)
     lock = os.open(base, os.O_RDONLY)
     try:
-        claims.fcntl.flock(lock, claims.fcntl.LOCK_EX)
+        grants.fcntl.flock(lock, grants.fcntl.LOCK_EX)
         run_long(ann, "e-1-1-0", GPU_0)
         assert "e-1-1-0" in ann.started
         assert bob.run("f-1-1-0", "true", claim=GPU_0)["cause"] == "void"
@@ -217,7 +217,7 @@ def test_nobody_hides_the_claims_of_another_by_taking_the_name_of_their_folder(
     agent_of: NewUser, base: Path, squat: str
 ) -> None:
     ann, bob = agent_of(ANN), agent_of(BOB)
-    own = base / f"{claims.PREFIX}{ANN}"
+    own = base / f"{grants.PREFIX}{ANN}"
     assert ann.call("probe")["raw"]["in_the_way"] is None
     if squat == "folder":
         own.mkdir()
@@ -233,7 +233,7 @@ def test_nobody_hides_the_claims_of_another_by_taking_the_name_of_their_folder(
     other = agent_of(ANN)
     run_long(ann, "e-2-1-0", {"cpus": 1, "gpus": [1]})
     run_long(other, "g-1-1-0", {"cpus": 1, "gpus": [2]})
-    (folder,) = base.glob(f"{claims.PREFIX}{ANN}-*")
+    (folder,) = base.glob(f"{grants.PREFIX}{ANN}-*")
     assert len(list(folder.iterdir())) == 3
     told = {"path": str(own), "user": str(BOB)}
     assert ann.call("probe")["raw"]["in_the_way"] == told
@@ -246,7 +246,7 @@ def test_nobody_hides_the_claims_of_another_by_taking_the_name_of_their_folder(
 def test_the_command_does_not_inherit_the_claim(agent_of: NewUser) -> None:
     ann = agent_of(ANN)
     ann.run("e-1-1-0", "ls", "-l", "/proc/self/fd", claim=GPU_0)
-    assert claims.PREFIX.encode() not in ann.output("e-1-1-0")
+    assert grants.PREFIX.encode() not in ann.output("e-1-1-0")
 
 
 def test_a_wrong_claim_in_an_order_is_refused(agent_of: NewUser) -> None:

@@ -15,8 +15,10 @@ from .driver import START
 CROWDED = START.replace(
     "main({root!r})",
     """
-import os, remote.process as process, remote.running as running
-launch, running.PATIENCE_S = process.launch, float(os.environ["PATIENCE"])
+import os
+from remote.commands import process
+from remote.run import execution
+launch, execution.PATIENCE_S = process.launch, float(os.environ["PATIENCE"])
 def refuse(*args):
     if os.path.exists(os.environ["CROWDED"]):
         raise OSError(int(os.environ["ERRNO"]), os.strerror(int(os.environ["ERRNO"])))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from towline.agent.remote import record
+from towline.agent.remote.records import record
 
 from .conftest import NewAgent
 from .driver import Driver

@@ -74,6 +74,37 @@ def test_of_many_paths_at_once_those_that_leave_the_folder_are_refused(
         assert refused.value.code == "outside"
 
 
+def test_a_list_with_contents_leads_nowhere_else(agent: Driver, job: Path) -> None:
+    (job / "leads").symlink_to("/etc/passwd")
+    header, blob = agent.call_blob("gather", key="a", path="", of="walk", flow=1, first=True)
+    told = [(entry["name"], entry["kind"], entry.get("got")) for entry in header["files"]]
+    assert told == [
+        ("leads", "link", None),
+        ("link", "link", None),
+        ("out", "link", None),
+        ("pipe", "other", None),
+        ("ü", "file", 0),
+        ("d/f", "file", 5),
+    ]
+    assert (blob, header["more"]) == (b"12345", False)
+    for path, code in (("out", "outside"), ("nope", "no_such_file"), ("pipe", "denied")):
+        assert refusal(agent, "gather", path, of="walk", flow=2, first=True) == code
+    # It was told to its end, so that nothing follows.
+    assert refusal(agent, "gather", "", of="walk", flow=1) == "bad_request"
+
+
+def test_of_what_a_job_made_only_what_is_still_there_comes_with_its_contents(
+    agent: Driver, job: Path
+) -> None:
+    """A folder that was replaced by a link after the job had ended leads nowhere."""
+    (job / "d/f").unlink()
+    (job / "d").rmdir()
+    (job / "d").symlink_to("/etc")
+    header, blob = agent.call_blob("gather", key="a", of="changed", flow=1, first=True)
+    told = {entry["name"]: entry.get("got") for entry in header["files"]}
+    assert (told, blob) == ({"d/f": None, "link": None, "out": None, "ü": 0}, b"")
+
+
 def test_problems_have_names(agent: Driver, job: Path) -> None:
     assert refusal(agent, "get", "nope") == "no_such_file"
     assert refusal(agent, "list", "nope") == "no_such_file"

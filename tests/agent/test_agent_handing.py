@@ -16,7 +16,12 @@ from .driver import REMOTE, Driver
 from .test_agent_pythons import pythons
 
 KEY = "engine-1-1"
-RUN = "import sys; sys.path[:0] = [sys.argv[1]]; from remote.runner import main; main(sys.argv[2:])"
+RUN = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+from remote.node.runner import main
+main(sys.argv[2:])
+"""
 
 
 def hand_over(agent: Driver, *command: str, **order: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from towline.agent.remote import trash
+from towline.agent.remote.clean import trash
 from towline.agent.remote.home import Home
 from towline.agent.remote.machine import unique
 

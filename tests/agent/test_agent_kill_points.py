@@ -15,7 +15,7 @@ from .driver import START, Driver
 KILLER = """
 import os, signal, sys
 sys.path.insert(0, {folder!r})
-from remote import supervisor
+from remote.run import supervisor
 left = [-1]
 killed = [""]
 def step():
@@ -48,11 +48,11 @@ AND_AGENT = "the agent too"
 KILLED_WHILE_LISTING = """
 import os, signal, sys
 sys.path.insert(0, {folder!r})
-from remote import results
+from remote.content import changes
 def keep(*_):
     os.kill(os.getppid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
-results.keep = keep
+changes.keep = keep
 """
 #: Leaves a line that it ran, prints and makes something, and ends when it is told to.
 SCRIPT = (

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from towline.agent.remote import login
+from towline.agent.remote.commands import login
 
 from .conftest import NewAgent
 from .driver import START, Driver
 
 LOGGED_IN = START.replace("main({root!r})", "main({root!r}, True)")
-HURRIED = LOGGED_IN.replace("; main(", "; import remote.login as l; l.MOST_S = 0.3; main(")
+HURRIED = LOGGED_IN.replace("; main(", "; import remote.commands.login as l; l.MOST_S = 0.3; main(")
 #: As Lmod does it for shells that log in; `load` sets a variable.
 MODULE = 'module() { echo "[$*]"; export LOADED="$2"; }\n'
 

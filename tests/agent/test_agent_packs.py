@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from towline.agent.remote.blobs import Blobs
+from towline.agent.remote.content.blobs import Blobs
 from towline.agent.remote.home import Home
 
 from .conftest import NewAgent

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from towline.agent.remote import plain_line, process
+from towline.agent.remote.commands import plain_line, process
 
 PATH = b"/usr/local/bin:/usr/bin:/bin"
 

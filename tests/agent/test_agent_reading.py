@@ -103,7 +103,44 @@ def test_what_was_printed_before_an_error_is_told_before_it(agent: Driver, root:
     agent.wait_for(lambda: "a" in agent.started)
     errors = agent.ask("read", key="a", stream="err", offset=0, limit=262144, wait=True)
     output = read(agent, wait=True)
+    agent.call("observe", keys=["a"])  # so it has heard of both
     (root / "jobs/a/src/now").touch()
+    assert order_of_replies(agent, errors, output) == [output, errors]
+    agent.call("stop", keys=["a"], grace_s=5)
+
+
+#: Both lines are printed between the look at the output and the one at the errors.
+BETWEEN_TWO_LOOKS = """
+import os, sys, time
+sys.path.insert(0, {folder!r})
+from remote.wire import log_reads
+from remote.main import main
+
+looked = log_reads.Reads.look
+
+def look(self, request, give_up=False):
+    folder = self.home.job(request["key"])
+    if request["stream"] == "err" and os.path.exists(folder + "/src/armed"):
+        open(folder + "/src/now", "w").close()
+        while not os.path.getsize(folder + "/err"):
+            time.sleep(0.01)
+    return looked(self, request, give_up)
+
+log_reads.Reads.look = look
+main({root!r})
+"""
+
+
+def test_what_is_printed_between_two_looks_is_told_before_an_error(
+    new_agent: Callable[..., Driver], root: Path
+) -> None:
+    agent = new_agent(code=BETWEEN_TWO_LOOKS)
+    agent.start("a", "sh", "-c", BOTH)
+    agent.wait_for(lambda: "a" in agent.started)
+    errors = agent.ask("read", key="a", stream="err", offset=0, limit=262144, wait=True)
+    output = read(agent, wait=True)
+    agent.call("observe", keys=["a"])  # so it has heard of both
+    (root / "jobs/a/src/armed").touch()
     assert order_of_replies(agent, errors, output) == [output, errors]
     agent.call("stop", keys=["a"], grace_s=5)
 
@@ -112,7 +149,7 @@ def test_errors_wait_a_moment_for_output_that_is_about_to_be_asked_for(
     new_agent: Callable[..., Driver], root: Path
 ) -> None:
     patient = START.replace(
-        "main({root", "import remote.waiting as w; w.OUT_FIRST_S = 60; main({root"
+        "main({root", "import remote.wire.log_reads as w; w.OUT_FIRST_S = 60; main({root"
     )
     agent = new_agent(code=patient)
     agent.start("a", "sh", "-c", BOTH)

@@ -7,7 +7,8 @@ from typing import IO, Any
 
 import pytest
 
-from towline.agent.remote import files, record
+from towline.agent.remote.content import files
+from towline.agent.remote.records import record
 
 
 def race(path: Path, runners: int) -> list[bool]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from towline.agent.remote import relay
+from towline.agent.remote.run import relay
 
 from .driver import AgentError, Driver
 

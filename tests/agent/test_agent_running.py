@@ -249,3 +249,4 @@ def test_python_that_is_not_found_gets_a_hint(agent: Driver, tmp_path: Path) -> 
     first, *hints = end["text"].splitlines()
     assert first == "command not found: python"
     assert hints[0] == "python3 is there" and "--setup" in hints[1]
+    assert hints.count("python3 is there") == 1

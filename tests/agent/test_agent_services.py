@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from testbed.waiting import wait_until
-from towline.agent.remote import services
+from towline.agent.remote.run import services
 from towline.model.service import Service, argv_of
 
 from .conftest import NewAgent
@@ -279,9 +279,9 @@ def test_a_command_whose_environment_reads_as_empty_for_a_moment_is_looked_at_ag
     keeper = object.__new__(services.Keeper)
     keeper.with_setup, keeper.environ, keeper.command = True, {b"COLOUR": b"none"}, (os.getpid(), 0)
     monkeypatch.setattr(keeper, "wait", lambda seconds: None)
-    monkeypatch.setattr(services.descendants, "lives", lambda *_: True)
+    monkeypatch.setattr(services.process_tree, "lives", lambda *_: True)
     told = iter([[b"TOWLINE_SETUP=x"], [b""], [b""], [b"COLOUR=blue", b""]])
-    monkeypatch.setattr(services.descendants, "environment", lambda pid: next(told))
+    monkeypatch.setattr(services.process_tree, "environment", lambda pid: next(told))
     assert keeper.environment() == {b"COLOUR": b"blue"}
 
 
@@ -291,7 +291,7 @@ def test_a_command_that_nobody_may_look_at_does_not_keep_its_service_waiting(
     keeper = object.__new__(services.Keeper)
     keeper.with_setup, keeper.command = True, (os.getpid(), 0)
     keeper.environ = {b"COLOUR": b"none", b"TOWLINE_SETUP": b"x"}
-    monkeypatch.setattr(services.descendants, "may_look_into", lambda pid: False)
+    monkeypatch.setattr(services.process_tree, "may_look_into", lambda pid: False)
     assert keeper.environment() == {b"COLOUR": b"none"}
 
 

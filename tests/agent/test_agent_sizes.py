@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from towline.agent.remote import frames
-from towline.agent.remote.specs import checked_spec, packed
+from towline.agent.remote.run.spec import checked_spec, packed
 
 from .conftest import NewAgent
 from .driver import START, AgentError, Driver
@@ -16,7 +16,7 @@ WORD = 60_000
 #: An agent whose supervisors have an error of their own.
 FAILING = START.replace(
     "main({root!r})",
-    "import remote.supervisor as s; s.Supervisor.run = lambda *_: {{}}['odd']; main({root!r})",
+    "import remote.run.supervisor as s; s.Supervisor.run = lambda *_: {{}}['odd']; main({root!r})",
 )
 
 

@@ -6,15 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from towline.agent.endings import read_ending, read_output
 from towline.agent.messages import (
     Clock,
     check_answer,
     check_event,
     check_stream,
-    read_ending,
     read_error,
     read_hello,
-    read_output,
     read_rank,
     read_record,
     readable,
@@ -57,6 +56,15 @@ def test_a_damaged_record_of_an_end_means_that_the_process_is_lost(body: Any) ->
 def test_an_ending_is_read_as_its_supervisor_wrote_it() -> None:
     ending = read_ending({**GOOD, "made": 2, "out_size": 5, "cpu_s": 1.5}, Clock())
     assert ending == Ending(code=3, started=1e9, ended=2e9, made=2, out_size=5)
+
+
+def test_what_older_agents_put_into_sentences_is_data() -> None:
+    said = "the setup failed, so the command was not started: module load cuda"
+    ending = read_ending({**GOOD, "cause": "setup", "text": said}, Clock())
+    assert (ending.cause, ending.text) == ("setup", "module load cuda")
+    used = {**GOOD, "cause": "oom", "text": "it used up to 2.0 GB", "max_rss_kb": 2 << 20}
+    ending = read_ending(used, Clock())
+    assert (ending.text, ending.peak_kb) == ("", 2 << 20)
 
 
 def test_an_ending_with_odd_characters_can_be_written_down() -> None:

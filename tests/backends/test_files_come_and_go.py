@@ -13,9 +13,10 @@ import pytest
 
 from testbed.waiting import wait_until
 from towline.agent.link import Link
-from towline.backends.transfer.files import SHORT, Wanted
+from towline.backends.terms import SHORT, Piece, Wanted
 from towline.backends.transfer.flow import PIECE
-from towline.backends.transfer.job_files import JobFiles, Piece
+from towline.backends.transfer.job_files import JobFiles
+from towline.backends.transfer.listing import pages
 from towline.errors import AgentError, HostError, TowlineError, Unreachable
 from towline.hosts.local import LocalHost
 
@@ -124,6 +125,65 @@ def test_many_files_come_in_few_messages_and_as_they_are(play: Play) -> None:
         assert lab.asked.count("get_many") <= 5
 
     play(scenario)
+
+
+async def gather(files: JobFiles, between: Callable[[], None] = lambda: None) -> dict[str, bytes]:
+    """What is in every file below the job's folder; the long ones come behind the others."""
+    found: dict[str, bytes] = {}
+    later: list[Wanted] = []
+    async for some in files.gathered("walk", path=""):
+        for one in some:
+            name = one.entry["name"]
+            assert name not in found
+            if one.content is None:
+                later.append(Wanted(name, one.entry["size"]))
+            else:
+                found[name] = bytes(one.content)
+        between()
+    return {**found, **await read_all(files, later, between)}
+
+
+def test_a_folder_comes_with_its_contents_without_being_asked_twice(play: Play) -> None:
+    async def scenario(lab: Lab) -> None:
+        contents = fill(lab.folder, [size for size in SIZES if size <= SHORT])
+        lab.asked.clear()
+        assert await gather(JobFiles(lab.reach)) == contents
+        assert set(lab.asked) == {"gather"}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_folder_comes_whole_over_a_connection_that_breaks(play: Play, seed: int) -> None:
+    random = Random(seed)
+
+    async def scenario(lab: Lab) -> None:
+        contents = fill(lab.folder, SIZES)
+
+        def between() -> None:
+            if random.random() < 0.2 and lab.dialled < 6:
+                lab.cut()
+
+        assert await gather(JobFiles(lab.reach), between) == contents
+
+    play(scenario)
+
+
+def test_the_next_page_of_a_list_is_asked_for_while_this_one_is_used() -> None:
+    asked: list[int] = []
+
+    async def ask(after: int) -> Any:
+        asked.append(after)
+        return {"files": [{"name": str(after)}], "next": after + 1 if after < 3 else None}
+
+    async def scenario() -> None:
+        used: list[tuple[str, int]] = []
+        async for found in pages(ask):
+            await asyncio.sleep(0)
+            used.append((found[0]["name"], len(asked)))
+        assert used == [("0", 2), ("1", 3), ("2", 4), ("3", 4)]
+
+    asyncio.run(scenario())
 
 
 def test_files_that_grew_or_shrank_since_they_were_listed_come_as_they_are_now(play: Play) -> None:

@@ -216,3 +216,15 @@ def test_architecture_shows_the_table() -> None:
     text = (Path(__file__).resolve().parents[2] / "ARCHITECTURE.md").read_text()
     shown = re.findall(r"```mermaid\n(.*?)\n```", text, re.DOTALL)
     assert diagram() in shown
+
+
+def test_a_list_older_than_the_number_does_not_shorten_the_wait_for_a_record() -> None:
+    """A shared file system may show the record of a short job only after a while."""
+    stale = after(facts.Judged(None, 995.0), attempt=RUNS, now=1000.0)
+    ended = ListedEntry("7", Phase.ENDED, "e-1-1")
+    unexplained = facts.Settled(Verdict(Ending(cause="lost")), False, 0.0, 300.0, 0.5)
+    over = after(facts.Judged(ended, 1030.0), attempt=stale, now=1030.0)
+    assert endings(over, unexplained, 1030.0) == []
+    still = after(facts.Judged(ended, 1049.0), attempt=over, now=1049.0)
+    assert endings(still, unexplained, 1049.0) == []
+    assert [one.cause for one in endings(still, unexplained, 1050.0)] == ["lost"]

@@ -158,7 +158,7 @@ def test_an_agent_of_which_files_are_gone_or_damaged_is_sent_again(
             return await Link.open(LocalHost(), str(lab.root), lambda *_: None, lambda _: None)
 
         (await dial()).close()
-        [file] = lab.root.glob("agent/*/towline_agent/claims.py")
+        [file] = lab.root.glob("agent/*/towline_agent/share/grants.py")
         whole = file.read_bytes()
         if spoil == "remove":
             file.unlink()

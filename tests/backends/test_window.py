@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towline.backends.transfer.window import LEAST, MOST, Path
+from towline.backends.transfer.window import LEAST, MOST, START, Path
 
 PIECE = 256 << 10
 
@@ -13,7 +13,7 @@ def travelled(rate: float, delay_s: float, seconds: float, path: Path | None = N
     """A transfer over a way that carries `rate` bytes per second and takes `delay_s` both ways."""
     path = path or Path()
     path.transfers = 1
-    now, free_at, on_its_way = 1000.0, 0.0, []
+    now, free_at, on_its_way = max(1000.0, path._now), 0.0, []
     end = now + seconds
     while now < end:
         while sum(size for _, _, size in on_its_way) < path.window or not on_its_way:
@@ -28,11 +28,25 @@ def travelled(rate: float, delay_s: float, seconds: float, path: Path | None = N
 @pytest.mark.parametrize("rate", [40e6, 100e6])
 def test_a_way_is_filled_whatever_its_length(rate: float, delay_s: float) -> None:
     carried = rate * delay_s
-    assert min(carried, MOST / 2) <= travelled(rate, delay_s, 5).window <= max(4 * carried, LEAST)
+    assert min(carried, MOST / 2) <= travelled(rate, delay_s, 5).window <= max(4 * carried, START)
 
 
 def test_next_door_a_small_window_is_enough() -> None:
-    assert travelled(300e6, 0.0003, 2).window == LEAST
+    assert travelled(300e6, 0.0003, 2).window == START
+
+
+def test_a_way_that_carries_little_is_not_filled_with_much() -> None:
+    """Whatever is on it stands in front of a line of a log."""
+    assert Path().window == START
+    for seconds in range(5, 100, 5):
+        assert travelled(2e6, 0.05, seconds).window <= 2 << 20
+
+
+def test_that_a_way_carries_less_than_it_did_is_known_soon() -> None:
+    path = travelled(100e6, 0.05, 5)
+    assert path.window >= 100e6 * 0.05
+    later = travelled(5e6, 0.05, 8, path)
+    assert later.window <= 4 * 5e6 * 0.05 + LEAST
 
 
 def test_several_transfers_share_what_the_way_carries() -> None:

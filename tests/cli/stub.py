@@ -119,7 +119,10 @@ def batch(name: str = "sweep", count: int = 4, **more: Any) -> dict[str, Any]:
 def event(seq: int, number: int, state: str, text: str = "", **more: Any) -> list[Any]:
     """An event of the job with this number, which is of the line of the same number."""
     machine, gpus = more.get("machine", "h1"), more.get("gpus", [])
-    return [seq, 1000.0, number, number, state, machine, gpus, more.get("code"), text]
+    kind, because = more.get("kind", "ended"), more.get("because", "told")
+    reason = "" if text == state else text.removeprefix(f"{state}: ")
+    about = [seq, 1000.0, number, number, state, machine, gpus, more.get("code")]
+    return [*about, text, kind, because, reason]
 
 
 def frame(*events: list[Any], view: dict[str, Any], over: bool = False) -> Frame:

@@ -171,7 +171,7 @@ def test_in_a_pipe_each_event_is_a_line_and_the_last_sums_it_up(tow: Tow, stub: 
         event(3, 4, "failed", "failed: exit code 1", code=1, machine="h2"),
         event(4, 5, "lost", "lost: h2 restarted", machine="h2"),
         event(5, 5, "requeued", "h2 restarted", machine="h2"),
-        event(6, 6, "stopped", "stopped"),
+        event(6, 6, "stopped", "stopped", because="stopped"),
         event(7, 6, "remark", "stop was asked for"),
     ]
     stub.on(FOLLOW, stream(frame(*events[:2], view=view), frame(*events[2:], view=view, over=True)))
@@ -261,6 +261,20 @@ def test_an_engine_that_goes_away_is_asked_for_what_came_after(tow: Tow, stub: S
     assert [one.query["since"] for one in stub.asked_of(FOLLOW)] == ["0", "7", "9"]
 
 
+def test_in_a_pipe_it_is_said_once_which_machine_keeps_results(tow: Tow, stub: Stub) -> None:
+    stub.on(SUBMIT, answer({"batch": batch(queued=4)}))
+    away = [{"machine": "h2", "reason": "h2: the connection broke"}]
+    waits = batch(done=4, home=False, pending=1, away=away)
+    views = [batch(done=3, running=1), batch(done=4, home=False, pending=1), waits, waits]
+    last = frame(view=batch(done=4), over=True)
+    stub.on(FOLLOW, stream(*(frame(view=view) for view in views), last))
+    write(tow, "true\n")
+    done = tow("batch", "sweep.txt")
+    said = "all have ended; results of 1 job are not home: h2: the connection broke"
+    assert done.stderr.splitlines().count(said) == 1
+    assert (done.returncode, done.stdout) == (0, "✓ batch sweep: 4 done in 12.5 s\n")
+
+
 def test_ctrl_c_in_a_pipe_leaves_it_running_and_says_how_to_come_back(tow: Tow, stub: Stub) -> None:
     view = batch(running=4)
     stub.on(SUBMIT, answer({"batch": view}))
@@ -280,7 +294,12 @@ def test_ctrl_c_in_a_pipe_leaves_it_running_and_says_how_to_come_back(tow: Tow, 
 def test_in_order_only_what_the_jobs_write_is_printed(tow: Tow, stub: Stub) -> None:
     view = batch(count=2, running=2)
     stub.on(SUBMIT, answer({"batch": view}))
-    first = [{"job": job(12)}, out("one\n"), {"note": "waiting: x"}, {"end": job(12, "done")}]
+    first = [
+        {"job": job(12)},
+        out("one\n"),
+        {"note": "waiting: x", "kind": "waiting"},
+        {"end": job(12, "done")},
+    ]
     second = [out("two\n"), out("oops\n", stream="err"), {"end": job(13, "failed", exit_code=1)}]
     stub.on("GET /v1/jobs/12/log", stream(*first))
     stub.on("GET /v1/jobs/13/log", stream({"job": job(13)}, *second))

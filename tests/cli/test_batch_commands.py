@@ -10,8 +10,8 @@ from cli.stub import Stub, answer, batch, frame, job, out, stream
 from testbed.tow import Tow
 from towline.cli.batch.actions import parser_of
 from towline.cli.commands.batch import ACTIONS
-from towline.engine.batches.ask import batch_name
 from towline.model.lines import as_name
+from towline.workspace.batch_ask import batch_name
 
 SUBMIT, FOLLOW = "POST /v1/batches", "GET /v1/batches/sweep/follow"
 ALL_DONE = batch(done=4)
@@ -38,10 +38,11 @@ def test_resume_starts_again_what_was_lost_or_stopped(tow: Tow, stub: Stub) -> N
     write(tow, "# a comment more changes nothing\na\nb\n")
     done = tow("batch", "--resume", "sweep.txt")
     assert done.returncode == 1
-    assert "1 done before, 1 job again" in done.stderr
+    assert "1 done before, 1 job again, with the files as they were submitted" in done.stderr
     tow("batch", "--rerun-failed", "sweep.txt")
     states = [one.json["states"] for one in stub.asked_of("POST /v1/batches/sweep/retry")]
-    assert states == [["lost", "stopped"], ["lost", "stopped", "failed"]]
+    undone = ["lost", "stopped", "skipped"]
+    assert states == [undone, [*undone, "failed"]]
     assert stub.asked_of(FOLLOW)[0].query["since"] == "40"
     assert stub.asked_of("GET /v1/batches")[0].query == {"all": "1"}
     assert stub.asked_of(SUBMIT) == []
@@ -153,7 +154,7 @@ def test_stop_retry_and_results_are_asked_of_the_engine(tow: Tow, stub: Stub) ->
     assert tow("batch", "retry", "sweep").stdout == "batch sweep: 2 jobs again\n"
     assert tow.json("batch", "retry", "--state", "lost", "sweep")["retried"] == 2
     states = [one.json["states"] for one in stub.asked_of("POST /v1/batches/sweep/retry")]
-    assert states == [["failed", "lost", "stopped"], ["lost"]]
+    assert states == [["failed", "lost", "stopped", "skipped"], ["lost"]]
     done = tow("batch", "results", "sweep")
     assert done.stdout == "3 of 4 have ended; what they made is in job_results/sweep.*\n"
     assert "not home yet: 1 job" in done.stderr

@@ -52,6 +52,15 @@ def test_the_table_says_what_runs_what_waits_and_how_long_it_will_take() -> None
     ]
 
 
+def test_the_table_says_how_far_what_the_jobs_need_is_on_its_way() -> None:
+    view = {**BUSY, "sending": [50 << 20, 200 << 20]}
+    console = Console(width=100, no_color=True)
+    with console.capture() as captured:
+        console.print(drawn(view, NOW, 100, 12, rate=10.0 * (1 << 20)))
+    [line] = [line for line in captured.get().splitlines() if line.startswith("sending")]
+    assert line.endswith("50.0 MB of 200.0 MB · 10.0 MB/s · 15 s left")
+
+
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_table_fits_the_terminal(width: int) -> None:
     assert max(map(len, text_of(BUSY, width))) <= width
@@ -72,13 +81,16 @@ def test_of_many_machines_those_with_most_jobs_are_shown() -> None:
 
 def test_results_on_their_way_are_told() -> None:
     assert "bringing their results home" in text_of(batch(done=4, home=False), 80)[-1]
+    away = [{"machine": "h2", "reason": "h2: the connection broke"}]
+    last = text_of(batch(done=4, home=False, pending=2, away=away), 80)[-1]
+    assert last == "all have ended; results of 2 jobs are not home: h2: the connection broke"
 
 
 @pytest.fixture
 def screen(tow: Tow, stub: Stub) -> Iterator[Terminal]:
     """A batch that is followed on a terminal and does not end by itself."""
     failed = event(3, 7, "failed", "failed: exit code 3", code=3)
-    again = event(4, 8, "requeued", "retry was asked for")
+    again = event(4, 8, "requeued", "asked for", kind="retried")
     busy = frame(event(2, 6, "started"), failed, again, view=BUSY)
     stub.on("POST /v1/batches", answer({"batch": BUSY}))
     ended = stream(frame(view=batch(done=3, stopped=1), over=True))

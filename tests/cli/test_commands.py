@@ -168,7 +168,8 @@ def test_a_slurm_is_added_by_its_access_node(tow: Tow, stub: Stub) -> None:
     assert stub.asked_of("POST /v1/clusters")[0].json == {
         "name": "cedar",
         "machines": [],
-        "slurm": "me@cedar",
+        "kind": "slurm",
+        "host": "me@cedar",
         "folder": "/scratch/me",
         "options": {"mem": "16G", "exclusive": "true"},
     }

@@ -28,10 +28,10 @@ def test_runs_keep_the_names_that_the_job_itself_gave_them(tmp_path: Path) -> No
     (home / "sub/runs").mkdir(parents=True)
     root = tmp_path / "root"
     root.mkdir()
-    place = Path(kept(root, results=str(home), subfolder="sub").own_place())
+    place = Path(kept(root, home={"kind": "home", "path": str(home)}, subfolder="sub").own_place())
     assert [child.name for child in place.iterdir()] == ["runs"]
 
 
 def test_without_results_at_home_they_are_where_they_are_fetched_to(tmp_path: Path) -> None:
-    files = kept(tmp_path, results="", subfolder="sub")
+    files = kept(tmp_path, home={"kind": "none"}, subfolder="sub")
     assert files.own_place() == files.folder

@@ -34,7 +34,9 @@ def batch(state: str = "running", **more: Any) -> dict[str, Any]:
 
 
 def event(seq: int, line: int, state: str, gpus: list[int], text: str = "") -> list[Any]:
-    return [seq, 1.0, 6 + line, line, state, "ben@gpu1", gpus, None, text]
+    because = "exit_code" if "exit code" in text else "told"
+    about = [seq, 1.0, 6 + line, line, state, "ben@gpu1", gpus, None]
+    return [*about, text, "ended", because, text.removeprefix(f"{state}: ")]
 
 
 def frame(*events: list[Any], state: str = "running", over: bool = False) -> dict[str, Any]:

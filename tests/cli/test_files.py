@@ -32,6 +32,17 @@ def walk(*entries: dict[str, object]) -> Answer:
     return answer({"files": list(entries)})
 
 
+def gathered(*entries: dict[str, object]) -> Answer:
+    """Files that are too long to come with their names."""
+    return stream(({"files": list(entries)}, b""))
+
+
+def with_contents(*files: tuple[dict[str, object], bytes], broken: bool = False) -> Answer:
+    """Short files that come with their names."""
+    entries = [{**entry, "got": len(data)} for entry, data in files]
+    return stream(({"files": entries}, b"".join(data for _, data in files)), broken=broken)
+
+
 def test_ls_marks_folders_and_shows_sizes_when_asked(tow: Tow, stub: Stub) -> None:
     listed = {"entries": [entry("a.txt", 2048), entry("out", kind="dir")], "more": True}
     stub.on("GET /v1/jobs/12/files", answer(listed))
@@ -50,7 +61,7 @@ def test_cat_prints_the_bytes(tow: Tow, stub: Stub) -> None:
 
 
 def test_pull_brings_a_folder_with_its_modes_in_one_stream(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs/12/walk", walk(entry("a.txt"), entry("sub/b.sh", mode=0o4755)))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("a.txt"), entry("sub/b.sh", mode=0o4755)))
     stub.on("POST /v1/jobs/12/fetch", fetched(b"text", b"TEXT"))
     done = tow("pull", "12", "out")
     assert (done.returncode, done.stdout) == (0, "2 files, 8 B\n")
@@ -63,8 +74,7 @@ def test_pull_brings_a_folder_with_its_modes_in_one_stream(tow: Tow, stub: Stub)
 
 
 def test_pull_brings_a_single_file_under_its_name_or_another(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs/12/walk", refusal("not a folder", code="not_found"))
-    stub.on("GET /v1/jobs/12/files", answer({"entries": [entry("r.csv", mode=0o600)]}))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("", mode=0o600)))
     stub.on("POST /v1/jobs/12/fetch", fetched(b"text"))
     (tow.folder / "here").mkdir()
     for local in ([], ["other.csv"], ["here"]):
@@ -74,8 +84,38 @@ def test_pull_brings_a_single_file_under_its_name_or_another(tow: Tow, stub: Stu
     assert asked_for(stub)[0][0]["path"] == "out/r.csv"
 
 
+def test_short_files_come_with_their_names_in_one_round_trip(tow: Tow, stub: Stub) -> None:
+    """Also when the Engine goes in the middle: what is here is not asked for again."""
+    one, two = (entry("a", size=1), b"A"), (entry("d/b", mode=0o755), b"text")
+    stub.on(
+        "GET /v1/jobs/12/gather",
+        with_contents(one, broken=True),
+        with_contents(one, two, (entry("empty", size=0), b"")),
+    )
+    done = tow("pull", "12", "out")
+    assert (done.returncode, done.stdout) == (0, "3 files, 5 B\n"), done.stderr
+    found = {path.name: path.read_bytes() for path in tow.folder.rglob("*") if path.is_file()}
+    assert found == {"a": b"A", "b": b"text", "empty": b""}
+    assert (tow.folder / "out/d/b").stat().st_mode & 0o777 == 0o755
+    assert asked_for(stub) == []
+
+
+def test_a_short_file_never_replaces_a_different_one(tow: Tow, stub: Stub) -> None:
+    files = with_contents(*((entry(name), b"text") for name in ("longer", "same", "other")))
+    stub.on("GET /v1/jobs/12/gather", files, files)
+    (tow.folder / "out").mkdir()
+    for name, text in (("longer", "something else"), ("same", "text"), ("other", "MINE")):
+        (tow.folder / "out" / name).write_text(text)
+    done = tow("pull", "12", "out", ".")
+    assert done.returncode == 2
+    assert "out/longer" in done.stderr and "out/other" in done.stderr
+    assert (tow.folder / "out/other").read_text() == "MINE"
+    assert tow("pull", "--force", "12", "out").returncode == 0
+    assert {path.read_text() for path in (tow.folder / "out").iterdir()} == {"text"}
+
+
 def test_pull_never_overwrites_a_different_file_unless_forced(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs/12/walk", walk(entry("longer"), entry("same"), entry("equal-size")))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("longer"), entry("same"), entry("equal-size")))
     # The first is not even asked for: another length is another file.
     stub.on("POST /v1/jobs/12/fetch", fetched(b"text", b"text"), fetched(*[b"text"] * 3))
     here = tow.folder / "out"
@@ -97,7 +137,7 @@ def test_pull_never_overwrites_a_different_file_unless_forced(tow: Tow, stub: St
 
 
 def test_pull_goes_on_in_the_middle_of_a_file_after_the_engine_went(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs/12/walk", walk(entry("a"), entry("b", size=6), entry("c")))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("a"), entry("b", size=6), entry("c")))
     begun = stream(
         ({"file": 0, "offset": 0, "last": True}, b"aaaa"),
         ({"file": 1, "offset": 0, "last": False}, b"bbb"),
@@ -117,7 +157,7 @@ def test_pull_goes_on_in_the_middle_of_a_file_after_the_engine_went(tow: Tow, st
 
 def test_a_file_that_went_meanwhile_is_told_and_the_others_come(tow: Tow, stub: Stub) -> None:
     gone = {"code": "no_such_file", "text": "no such file: out/gone"}
-    stub.on("GET /v1/jobs/12/walk", walk(entry("gone"), entry("there")))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("gone"), entry("there")))
     frames = (
         ({"file": 0, "offset": 0, "last": True, "refused": gone}, b""),
         ({"file": 1, "offset": 0, "last": True}, b"text"),
@@ -135,7 +175,7 @@ def test_a_name_from_the_other_side_cannot_lead_out_of_the_folder(name: str) -> 
 
 
 def test_one_bad_name_means_that_nothing_is_brought(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs/12/walk", walk(entry("good"), entry("../bad")))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("good"), entry("../bad")))
     done = tow("pull", "12", "out")
     assert done.returncode == 1
     assert "cannot be used here" in done.stderr
@@ -149,13 +189,13 @@ def test_pull_does_not_write_through_a_link_that_is_here(
     outside.mkdir()
     (tow.folder / "out").mkdir()
     (tow.folder / "out/sub").symlink_to(outside)
-    stub.on("GET /v1/jobs/12/walk", walk(entry("sub/a.txt")))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("sub/a.txt")))
     assert tow("pull", "12", "out", ".").returncode == 2
     assert list(outside.iterdir()) == []
 
 
 def test_a_download_that_breaks_off_leaves_nothing_behind(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs/12/walk", walk(entry("a.txt")))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("a.txt")))
     begun = ({"file": 0, "offset": 0, "last": False}, b"te")
     stub.on("POST /v1/jobs/12/fetch", stream(begun, broken=True), Answer(pieces=[], broken=True))
     done = tow("pull", "12", "out")
@@ -164,7 +204,7 @@ def test_a_download_that_breaks_off_leaves_nothing_behind(tow: Tow, stub: Stub) 
 
 
 def test_links_of_the_job_are_left_out_and_told(tow: Tow, stub: Stub) -> None:
-    stub.on("GET /v1/jobs/12/walk", walk(entry("a.txt"), entry("link", kind="link")))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("a.txt"), entry("link", kind="link")))
     stub.on("POST /v1/jobs/12/fetch", fetched(b"text"))
     done = tow("pull", "12", ".")
     assert "links and special files are left out: 1" in done.stderr
@@ -236,8 +276,7 @@ def test_pull_takes_patterns_as_a_shell_would_mean_them(tow: Tow, stub: Stub) ->
 
 def test_a_file_whose_name_looks_like_a_pattern_is_pulled_by_its_name(tow: Tow, stub: Stub) -> None:
     stub.on("GET /v1/jobs/12/stat", answer({"kind": "file", "name": "a[1].csv"}))
-    stub.on("GET /v1/jobs/12/walk", refusal("not a folder", code="not_found"))
-    stub.on("GET /v1/jobs/12/files", answer({"entries": [entry("a[1].csv")]}))
+    stub.on("GET /v1/jobs/12/gather", gathered(entry("")))
     stub.on("POST /v1/jobs/12/fetch", fetched(b"text"))
     assert tow("pull", "12", "a[1].csv").returncode == 0
     assert (tow.folder / "a[1].csv").read_text() == "text"

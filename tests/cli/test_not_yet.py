@@ -145,7 +145,6 @@ def test_a_script_is_no_list_of_commands(tow: Tow, stub: Stub) -> None:
         ("jobs", "status"),
         ("cancel", "stop"),
         ("kill", "stop"),
-        ("wait", "attach"),
         ("ssh", "exec"),
         ("shell", "exec"),
         ("submit", "run"),

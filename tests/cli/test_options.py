@@ -206,7 +206,8 @@ def test_a_folder_that_is_gone_is_told(tow: Tow, stub: Stub, words: list[str]) -
 
 
 def test_a_job_can_be_followed_from_a_folder_that_is_gone(tow: Tow, stub: Stub) -> None:
-    end = {"end": job(state="done", results="/home/me/job_results/12")}
+    home = {"kind": "home", "path": "/home/me/job_results/12"}
+    end = {"end": job(state="done", results=home["path"], home=home)}
     stub.on("GET /v1/jobs/12/log", stream({"job": job()}, end))
     done = in_a_folder_that_is_gone(tow, "attach", "12")
     assert done.returncode == 0

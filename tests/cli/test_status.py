@@ -1,13 +1,18 @@
 """`tow status`: what runs is always there, and 80 columns are enough to read it."""
 
 import argparse
+import json
+import threading
 import time
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cli.stub import Stub, answer, batch, job, refusal
 from testbed.tow import Tow
+from towline.cli.commands import status
 from towline.cli.commands.status import COLUMNS, fewest, rows, watched
 from towline.cli.terminal.table import Column, cut, fitted, plain_table, wrapped
 
@@ -154,3 +159,69 @@ def test_a_column_that_may_not_be_cut_is_whole_in_the_narrowest_table() -> None:
     lines = fitted(columns, [["1234567890", "some words"]], 14)
     assert [line.split()[0] for line in lines[:2]] == ["NUMBER", "1234567890"]
     assert plain_table(columns, [["1", "a b"]]) == "NUMBER  WORDS\n1       a b"
+
+
+class Journal:
+    """An Engine whose journal and jobs a test decides on; it is looked at for so many seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: int, events: int) -> None:
+        self.asked = 0
+        self.seconds = seconds
+        self.was_asked, self.listened, self.over = (threading.Event() for _ in range(3))
+
+        def told(session: object, since: int) -> Iterator[object]:
+            assert since == 41
+            assert self.was_asked.wait(60)
+            yield from range(events)
+            self.listened.set()
+            self.over.wait(60)
+
+        monkeypatch.setattr("towline.client.news.events", told)
+        monkeypatch.setattr("towline.client.news.seq_now", lambda session: 41)
+        monkeypatch.setattr(status, "open_session", lambda: self)
+        monkeypatch.setattr(status, "time", SimpleNamespace(time=time.time, sleep=self.sleep))
+
+    def sleep(self, seconds: float) -> None:
+        assert self.listened.wait(60)
+        self.seconds -= 1
+        if not self.seconds:
+            self.over.set()
+            raise KeyboardInterrupt
+
+    def call(self, method: str, target: str) -> dict[str, object]:
+        if target.startswith("/v1/batches"):
+            return {"batches": []}
+        self.asked += 1
+        self.was_asked.set()
+        return {"jobs": [job(self.asked)]}
+
+
+def test_watching_asks_again_only_when_something_happened(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("towline.client.news.REFRESH_S", 1e9)
+    quiet = Journal(monkeypatch, seconds=50, events=0)
+    assert status.main(["--watch", "--json"]) == 0
+    assert quiet.asked == 1
+    # Whatever happens between two looks is one reason to look, not many.
+    busy = Journal(monkeypatch, seconds=50, events=1000)
+    assert status.main(["--watch", "--json"]) == 0
+    assert busy.asked == 2
+    shown = [json.loads(line)["jobs"][0]["id"] for line in capfd.readouterr().out.splitlines()]
+    assert shown == [1, 1, 2]
+
+
+def test_watching_looks_again_at_times_though_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("towline.client.news.REFRESH_S", 0.0)
+    engine = Journal(monkeypatch, seconds=5, events=0)
+    assert status.main(["--watch", "--json"]) == 0
+    assert engine.asked == 5
+
+
+def test_a_batch_that_waits_for_others_says_for_which() -> None:
+    awaited = {"when": "ok", "job": 11, "batch": "", "state": "running"}
+    held = batch(queued=4, waits_for=[awaited], why="waits for job 11 (running)")
+    [row] = rows(found(batches=(held,)), now=1020.0)
+    assert (row[1][0], row[-1]) == ("waiting", "waits for job 11 (running)")

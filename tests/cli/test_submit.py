@@ -29,7 +29,7 @@ def submit(tow: Tow, stub: Stub) -> Tow:
     tow.program = [tow.program[0], "-m", "towline.cli.compat.submit"]
     cedar = {"host": "me@cedar", "sbatch": {"--mem": "16G"}, "setup": ["source env", "true"]}
     (tow.folder / "cedar.json").write_text(json.dumps(cedar))
-    stub.on("POST /v1/clusters/slurm", answer({"cluster": CLUSTER}))
+    stub.on("POST /v1/clusters/behind", answer({"cluster": CLUSTER}))
     stub.on("GET /v1/clusters", answer({"clusters": [{"name": "local"}, {"name": "big"}]}))
     stub.on("POST /v1/run", stream({"job": job()}, END))
     return tow
@@ -46,8 +46,8 @@ def asked(stub: Stub) -> dict[str, Any]:
 def test_the_file_says_where_and_how(submit: Tow, stub: Stub, typed: list[str]) -> None:
     done = submit(*typed, "python", "main.py", "-c", "5", "--sbatch_json")
     assert done.returncode == 0, done.stderr
-    (made,) = stub.asked_of("POST /v1/clusters/slurm")
-    assert made.json == {"cwd": str(submit.folder), "host": "me@cedar"}
+    (made,) = stub.asked_of("POST /v1/clusters/behind")
+    assert made.json == {"cwd": str(submit.folder), "kind": "slurm", "host": "me@cedar"}
     ask = asked(stub)
     assert ask["argv"] == ["python", "main.py", "-c", "5", "--sbatch_json"]
     assert (ask["cluster"], ask["cwd"]) == (CLUSTER, str(submit.folder))
@@ -90,7 +90,7 @@ def test_tensorboard_is_there_unless_it_is_not_wanted(
 def test_a_configured_cluster_is_used_by_its_name(submit: Tow, stub: Stub) -> None:
     assert submit("-c", "big", "x").returncode == 0
     assert asked(stub)["cluster"] == "big"
-    assert stub.asked_of("POST /v1/clusters/slurm") == []
+    assert stub.asked_of("POST /v1/clusters/behind") == []
 
 
 @pytest.mark.parametrize(
@@ -288,5 +288,5 @@ def test_the_example_is_understood(submit: Tow, stub: Stub) -> None:
     example = Path(__file__).parents[2] / "examples" / "cluster-tools"
     done = submit("-c=cedar.json", "python", "main.py", cwd=example)
     assert done.returncode == 0, done.stderr
-    assert stub.asked_of("POST /v1/clusters/slurm")[0].json["host"] == "me@cedar.example.org"
+    assert stub.asked_of("POST /v1/clusters/behind")[0].json["host"] == "me@cedar.example.org"
     assert asked(stub)["options"] == {"--mem": "16G", "--time": "3:00:00"}

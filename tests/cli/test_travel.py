@@ -1,9 +1,13 @@
 """What travels shows how far it is, how fast it goes and how long it still takes."""
 
 import os
+import threading
 
 import pytest
 
+from cli.stub import Answer, Stub, answer
+from testbed.terminal import Terminal
+from testbed.tow import Tow
 from towline.cli.terminal.travel import Travel, travel_line
 
 MB = 1 << 20
@@ -83,3 +87,32 @@ def test_the_rate_is_that_of_late(drawn: list[str]) -> None:
         done += (1 if second < 10 else 8) * MB
         travel.at(done, 1000 * MB)
     assert "8.0 MB/s" in drawn[-1]
+
+
+FETCHED = {
+    "folder": "/home/me/job_results/12",
+    "files": 2,
+    "bytes": 200 * MB,
+    **{name: [] for name in ("conflicts", "missing", "refused", "made")},
+}
+
+
+def test_results_say_on_a_terminal_how_far_they_are(tow: Tow, stub: Stub) -> None:
+    is_home = threading.Event()
+    whole = answer(FETCHED)
+    stub.on("POST /v1/jobs/12/results", Answer(pieces=[whole.body], hold=is_home))
+    stub.on("GET /v1/jobs/12/results", answer({"done": 50 * MB, "total": 200 * MB}))
+    with Terminal(tow, "results", "12", env={"TERM": "xterm", "COLUMNS": "80"}) as terminal:
+        terminal.sees("results of job 12", timeout=60)
+        terminal.sees("50.0 MB of 200.0 MB")
+        is_home.set()
+        assert terminal.leaves(timeout=60) == 0
+        # What was shown meanwhile is gone.
+        assert "\r\x1b[K2 files, 200.0 MB in " in terminal.seen
+
+
+def test_results_in_a_pipe_ask_for_nothing_else(tow: Tow, stub: Stub) -> None:
+    stub.on("POST /v1/jobs/12/results", answer(FETCHED))
+    done = tow("results", "12")
+    assert done.stdout.startswith("2 files, 200.0 MB in ") and not done.stderr
+    assert stub.asked_of("GET /v1/jobs/12/results") == []

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from builders import a_machine
-from towline.agent.remote.series import AllSeries
+from towline.agent.remote.jobs.series import AllSeries
 from towline.core.decide import Core
 from towline.model.events import (
     Fact,

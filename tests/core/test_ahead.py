@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_job, a_machine, a_request
-from towline.core.machines.want import want_of
+from towline.core.machines.demand import demand_of
 from towline.core.scheduling.scheduler import Scheduler
 from towline.core.scheduling.series import MOST_IDLE, AllSeries, Series, name_of
 from towline.model.events import MachineAway, MachineSeen, StopAsked
@@ -16,7 +16,7 @@ from towline.model.job import State, standing
 from towline.model.journal import Kind
 from towline.model.request import GpuNeed, Need
 
-CPU = want_of(Need())
+CPU = demand_of(Need())
 
 
 def all_done(world: World, jobs: Iterable[int]) -> bool:
@@ -54,9 +54,9 @@ def test_jobs_sent_ahead_begin_in_their_order() -> None:
 
 
 def test_gpus_whole_machines_and_other_snapshots_are_never_of_a_series() -> None:
-    assert not name_of(want_of(Need(gpus=(GpuNeed(1, ""),))), "tree")
-    assert not name_of(want_of(Need(exclusive=True)), "tree")
-    assert name_of(CPU, "a") != name_of(CPU, "b") != name_of(want_of(Need(cpus=2)), "b")
+    assert not name_of(demand_of(Need(gpus=(GpuNeed(1, ""),))), "tree")
+    assert not name_of(demand_of(Need(exclusive=True)), "tree")
+    assert name_of(CPU, "a") != name_of(CPU, "b") != name_of(demand_of(Need(cpus=2)), "b")
 
 
 def test_a_gang_that_is_next_is_not_sent_ahead_nor_is_anybody_behind_it() -> None:

@@ -16,7 +16,7 @@ def a_cluster(machines: int, *jobs: int, time_s: float = 0.0) -> Scheduler:
 
 
 def kept(scheduler: Scheduler) -> list[str]:
-    return [room.name for head in scheduler.heads["lab"] for room in head.rooms()]
+    return [host.name for head in scheduler.reservations.heads["lab"] for host in head.hosts()]
 
 
 def where(scheduler: Scheduler, job: int) -> str:

@@ -16,6 +16,7 @@ from towline.core.garbage import (
 )
 from towline.model.job import FINAL, Attempt, Job, JobSpec, State
 from towline.model.machine import Slot
+from towline.model.results import NOTHING, PENDING, Results, at_home, not_fetched
 
 ENGINE = "abcd"
 NOW = 1000 * DAY_S
@@ -23,7 +24,10 @@ RULES = Rules(after_s=14 * DAY_S, keep_bytes=1000)
 
 
 def a_job(
-    number: int = 1, days_ago: float | None = 20, results: str = "", state: State = State.DONE
+    number: int = 1,
+    days_ago: float | None = 20,
+    results: Results = NOTHING,
+    state: State = State.DONE,
 ) -> Job:
     """A job that ended some days ago; None: it has not."""
     spec = JobSpec(argv=("true",), cluster="lab", owner="me")
@@ -58,9 +62,9 @@ def test_a_job_that_has_not_ended_stays_however_full_the_machine_is() -> None:
 
 
 def test_a_job_with_results_that_are_not_home_stays() -> None:
-    for results in ("wanted", "not fetched: no space left on device"):
+    for results in (PENDING, not_fetched("no space left on device")):
         assert going([a_folder(size=5000)], a_job(results=results)) == []
-    assert going([a_folder()], a_job(results="/home/me/p/job_results/1")) == ["abcd-1-1-0"]
+    assert going([a_folder()], a_job(results=at_home("/home/me/p/job_results/1"))) == ["abcd-1-1-0"]
 
 
 def test_folders_of_other_engines_and_strange_names_stay() -> None:
@@ -120,7 +124,7 @@ JOBS = st.builds(
     a_job,
     number=st.integers(1, 6),
     days_ago=st.none() | st.floats(0, 40),
-    results=st.sampled_from(["", "wanted", "not fetched: x", "/home/x"]),
+    results=st.sampled_from([NOTHING, PENDING, not_fetched("x"), at_home("/home/x")]),
     state=st.sampled_from(list(State)),
 )
 FOLDERS = st.builds(
@@ -142,7 +146,7 @@ def test_only_what_is_surely_over_goes_and_never_more_than_asked(
     for folder in gone:
         job = by_number[job_of(folder.key, ENGINE) or 0]
         assert folder.ended and job.state in FINAL and may_go(job, NOW)
-        assert job.results in ("", "/home/x")
+        assert job.results in (NOTHING, at_home("/home/x"))
     # The last job that went had to: it is old, or without it there was still too much.
     if gone:
         last = by_number[job_of(gone[-1].key, ENGINE) or 0]

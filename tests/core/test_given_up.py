@@ -24,6 +24,7 @@ from towline.model.events import (
 )
 from towline.model.grammar import parse_request
 from towline.model.job import SILENT, Attempt, Ending, Job, JobSpec, State
+from towline.model.reason import NO_REASON
 from towline.model.request import Request
 
 OK = Ending(code=0, started=1.0, ended=2.0)
@@ -144,7 +145,7 @@ def test_a_machine_that_is_back_before_another_attempt_was_placed_goes_on_with_i
     lab = given_up()
     lab.start()
     assert (lab.state, lab.attempt, lab.stopped()) == (State.RUNNING, 1, [])
-    assert lab.last is not None and (lab.last.failures, lab.last.reason) == (0, "")
+    assert lab.last is not None and (lab.last.failures, lab.last.reason) == (0, NO_REASON)
     assert not lab.past[1].unheard()
     lab.handle(MachineSeen(a_machine("gpu1")), MachineSeen(a_machine("gpu2")))
     assert lab.started() == [1]
@@ -241,7 +242,7 @@ def test_a_job_that_a_person_gave_up_is_lost_until_its_machine_says_otherwise(
     lab.start()
     lab.handle(GiveUpAsked(JOB, {0: "given up, because gpu1 does not answer"}))
     assert (lab.state, lab.stopped()) == (State.LOST, [1])
-    assert lab.last is not None and lab.last.reason == "given up, because gpu1 does not answer"
+    assert lab.last is not None and lab.last.reason.text == "given up, because gpu1 does not answer"
     lab = lab.restarted() if restarted else lab
     lab.end(ending)
     assert lab.state is state

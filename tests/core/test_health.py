@@ -5,6 +5,7 @@ from builders import a_machine
 from towline.core.decide import Core
 from towline.core.health import ASIDE_S, AT_ONCE_S
 from towline.core.step import Step
+from towline.engine.wording import remark_words
 from towline.model.events import (
     Fact,
     MachineGone,
@@ -53,7 +54,8 @@ class Lab:
                     ProcessStarted(order.job.id, attempt.number, rank, self.now)
                     for rank in range(len(machines))
                 ]
-        self.remarks += [told.data["text"] for told in step.told if told.kind == Kind.REMARK]
+        told = [told.data["remark"] for told in step.told if told.kind == Kind.REMARK]
+        self.remarks += map(remark_words, told)
         if started:
             self.core.handle(started, self.now)
         return step

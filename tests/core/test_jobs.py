@@ -3,8 +3,11 @@
 import pytest
 
 from towline.core import jobs
-from towline.model.job import WANTED, Ending, Job, JobSpec, State
+from towline.engine.reasons import reason_words
+from towline.model.job import Ending, Job, JobSpec, State
 from towline.model.machine import Slot
+from towline.model.reason import NO_REASON, STOPPED, Reason
+from towline.model.results import NOTHING, PENDING, Results
 
 NOW = 1000.0
 OK = Ending(code=0, started=1.0, ended=2.0)
@@ -25,7 +28,7 @@ def after(job: Job, *endings: Ending) -> Job:
 
 def test_a_job_whose_processes_all_end_well_is_done() -> None:
     job = after(a_running_job(2), OK, OK)
-    assert (job.state, job.exit_code, job.reason) == (State.DONE, 0, "")
+    assert (job.state, job.exit_code, job.reason) == (State.DONE, 0, NO_REASON)
 
 
 @pytest.mark.parametrize(
@@ -45,37 +48,37 @@ def test_a_job_whose_processes_all_end_well_is_done() -> None:
 def test_a_failed_job_says_why(ending: Ending, code: int | None, reason: str) -> None:
     job = after(a_running_job(), ending)
     assert (job.state, job.exit_code) == (State.FAILED, code)
-    assert reason in job.reason
+    assert reason in reason_words(job.reason)
 
 
 @pytest.mark.parametrize(
     ("ending", "results"),
     [
-        (Ending(code=3, started=1.0, ended=2.0, made=-1), WANTED),
-        (Ending(code=3, started=1.0, ended=2.0, made=0), ""),
-        (Ending(code=3, ended=2.0, out_size=4), WANTED),
-        (Ending(code=127, cause="not_found", ended=2.0), ""),
+        (Ending(code=3, started=1.0, ended=2.0, made=-1), PENDING),
+        (Ending(code=3, started=1.0, ended=2.0, made=0), NOTHING),
+        (Ending(code=3, ended=2.0, out_size=4), PENDING),
+        (Ending(code=127, cause="not_found", ended=2.0), NOTHING),
     ],
 )
-def test_what_started_or_printed_something_has_results(ending: Ending, results: str) -> None:
+def test_what_started_or_printed_something_has_results(ending: Ending, results: Results) -> None:
     assert after(a_running_job(), ending).results == results
 
 
 def test_the_process_that_failed_first_is_to_blame_not_those_stopped_because_of_it() -> None:
     stopped = Ending(signal=15, cause="stopped", started=1.0, ended=1.5)
     job = after(a_running_job(3), stopped, Ending(code=7, ended=2.0), stopped)
-    assert (job.exit_code, job.reason) == (7, "process 0.1 on gpu2: exit code 7")
+    assert (job.exit_code, reason_words(job.reason)) == (7, "process 0.1 on gpu2: exit code 7")
 
 
 def test_a_lost_process_makes_a_lost_job() -> None:
     job = after(a_running_job(), Ending(cause="lost", text="the machine restarted", ended=2.0))
-    assert (job.state, job.reason) == (State.LOST, "the machine restarted")
+    assert (job.state, job.reason) == (State.LOST, Reason("lost", "the machine restarted"))
 
 
 def test_a_retry_avoids_the_machine_it_failed_on_and_counts() -> None:
     job = after(a_running_job(retries=1), Ending(code=3, ended=2.0))
     assert (job.state, job.failures, job.avoid) == (State.QUEUED, 1, ("gpu1",))
-    assert "trying again" in job.reason
+    assert job.reason.then == "trying_again"
     again = jobs.running(jobs.placed(job, (Slot("gpu2"),)), NOW)
     assert again.attempt is not None and again.attempt.number == 2
     assert after(again, Ending(code=3, ended=2.0)).state is State.FAILED
@@ -96,7 +99,7 @@ def test_a_running_job_stops_when_its_processes_did() -> None:
     job = jobs.stop_asked(a_running_job(retries=5), NOW)
     assert job.state is State.STOPPING
     job = after(job, Ending(signal=15, cause="stopped", ended=2.0))
-    assert (job.state, job.reason) == (State.STOPPED, "stopped")
+    assert (job.state, job.reason) == (State.STOPPED, STOPPED)
 
 
 def test_a_job_that_ends_well_before_the_signal_reaches_it_is_done() -> None:
@@ -106,5 +109,17 @@ def test_a_job_that_ends_well_before_the_signal_reaches_it_is_done() -> None:
 def test_retrying_by_hand_forgets_the_old_end_but_counts_attempts_on() -> None:
     failed = after(a_running_job(), Ending(code=3, ended=2.0))
     job = jobs.placed(jobs.retried(failed), (Slot("gpu1"),))
-    assert (job.ended, job.exit_code, job.reason) == (None, None, "")
+    assert (job.ended, job.exit_code, job.reason) == (None, None, NO_REASON)
     assert job.attempt is not None and job.attempt.number == 2
+
+
+def test_a_job_that_is_tried_again_says_which_process_failed_where() -> None:
+    job = after(a_running_job(2, retries=1), OK, Ending(code=7, ended=3.0))
+    assert (job.state, job.reason.kind, job.reason.code) == (State.QUEUED, "exit_code", 7)
+    said = "attempt 1 on gpu2: process 0.1 on gpu2: exit code 7; trying again"
+    assert reason_words(job.reason) == said
+
+
+def test_what_a_job_used_is_said_where_that_ended_it() -> None:
+    job = after(a_running_job(), Ending(signal=9, cause="oom", peak_kb=3 << 20, ended=2.0))
+    assert "out of memory, when it used up to 3 GB; ask for more" in reason_words(job.reason)

@@ -1,7 +1,7 @@
 """In a cluster of many machines, machines are kept for several of the jobs that are next."""
 
 from builders import a_job, a_machine, at
-from towline.core.scheduling.backfill import MACHINES_PER_HEAD, MOST_KEPT
+from towline.core.scheduling.reservations import MACHINES_PER_HEAD, MOST_KEPT
 from towline.core.scheduling.scheduler import Scheduler
 
 
@@ -43,12 +43,12 @@ def test_each_job_that_is_next_starts_on_what_is_kept_for_it() -> None:
     scheduler.submit(a_job(5001, cpus=3.0, owner="anna"))
     scheduler.submit(a_job(5002, cpus=2.8, owner="ben"))
     scheduler.decide(2)
-    kept = {head.first_job(): head.rooms()[0].name for head in scheduler.heads["lab"]}
+    kept = {head.first_job(): head.hosts()[0].name for head in scheduler.reservations.heads["lab"]}
     assert kept.keys() == {5001, 5002} and len(set(kept.values())) == 2
     for number in range(9000, 9050):
         scheduler.submit(a_job(number, cpus=1.5))
     for job, name in kept.items():
-        for ending in list(scheduler.pool.rooms[name].jobs):
+        for ending in list(scheduler.machines.hosts[name].jobs):
             scheduler.release(ending, 3)
             placed = {start.id: start.placement for start in scheduler.decide(3)}
             scheduler.check_invariants()
@@ -59,4 +59,4 @@ def test_there_is_a_most_however_many_machines() -> None:
     scheduler = Scheduler()
     for number in range(MACHINES_PER_HEAD * MOST_KEPT * 2):
         scheduler.see(a_machine(f"m{number}"))
-    assert scheduler.most_heads("lab") == MOST_KEPT
+    assert scheduler.reservations.most("lab") == MOST_KEPT

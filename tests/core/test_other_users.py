@@ -148,7 +148,7 @@ def test_a_machine_kept_for_a_job_is_let_go_when_its_quiet_hours_begin() -> None
     assert len(placed(scheduler)) == 2
     scheduler.submit(a_job(3, cpus=3.0))
     assert placed(scheduler) == {} and scheduler.explain(3, 10).reserved
-    kept = scheduler.heads["lab"][0].rooms()[0].name
+    kept = scheduler.reservations.heads["lab"][0].hosts()[0].name
     other = "gpu2" if kept == "gpu1" else "gpu1"
     scheduler.see(a_machine(kept, cpus=2.0, closed="has quiet hours until 18:00"))
     scheduler.submit(a_job(4, cpus=1.0))

@@ -2,6 +2,7 @@
 
 from towline.core.decide import Core
 from towline.core.step import Step
+from towline.engine.views import view
 from towline.model.events import (
     AttemptWaits,
     FindAttempt,
@@ -15,7 +16,7 @@ from towline.model.events import (
     Submitted,
 )
 from towline.model.grammar import parse_request
-from towline.model.job import Ending, JobSpec, Queueing, State, view
+from towline.model.job import Ending, JobSpec, Queueing, State
 from towline.model.machine import Slot
 
 

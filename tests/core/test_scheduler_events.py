@@ -3,7 +3,7 @@
 import pytest
 
 from builders import a_gpu, a_job, a_machine, a_request, at
-from towline.core.machines.want import level, plain
+from towline.core.machines.demand import level, plain
 from towline.core.scheduling.scheduler import Placed, Scheduler
 from towline.model.machine import Slot
 from towline.model.request import Request
@@ -207,9 +207,9 @@ def test_small_falls_in_what_others_use_are_no_news() -> None:
     scheduler.submit(a_job(1, gpus=2))
     scheduler.decide(now=1)
     scheduler.see(a_machine(gpus=(a_gpu(0, foreign_util=0.48),), foreign_cpus=1.9))
-    assert not scheduler.pool.freed
+    assert not scheduler.machines.freed
     scheduler.see(a_machine(gpus=(a_gpu(0, foreign_util=0.4),), foreign_cpus=1.9))
-    assert scheduler.pool.freed
+    assert scheduler.machines.freed
 
 
 def test_a_machine_may_grow_shrink_and_change_its_owners() -> None:
@@ -290,7 +290,7 @@ def test_names_are_compared_without_case_spaces_dashes_and_underscores() -> None
 def test_invariants_notice_sums_that_are_wrong(broken: str) -> None:
     scheduler = Scheduler()
     scheduler.see(a_machine())
-    room = scheduler.pool.rooms["gpu1"]
-    setattr(room, broken, getattr(room, broken) + 1)
+    host = scheduler.machines.hosts["gpu1"]
+    setattr(host, broken, getattr(host, broken) + 1)
     with pytest.raises(AssertionError):
         scheduler.check_invariants()

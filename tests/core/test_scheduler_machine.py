@@ -11,8 +11,9 @@ from hypothesis.stateful import (
 )
 
 from builders import a_gpu, a_machine
+from towline.core.scheduling.reservations import Reservations
 from towline.core.scheduling.scheduler import Scheduler, Waiting
-from towline.model.machine import Machine, Slot
+from towline.model.machine import Aside, Machine, Slot
 from towline.model.request import GpuNeed, Group, Need, Request
 
 OWNERS = ("anna", "ben", "cem")
@@ -68,19 +69,20 @@ def machines(draw: st.DrawFn) -> Machine:
     )
 
 
-class Keeping(Scheduler):
+class Keeping(Reservations):
     """Keeps machines for several jobs, as it does in a cluster of many machines."""
 
     kept = 1
 
-    def most_heads(self, cluster: str) -> int:
+    def most(self, cluster: str) -> int:
         return self.kept
 
 
 class SchedulerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.scheduler = Keeping()
+        self.scheduler = Scheduler()
+        self.reservations = self.scheduler.reservations = Keeping(self.scheduler.machines)
         self.now = 0.0
         self.waiting: dict[int, Waiting] = {}
         self.running: dict[int, Waiting] = {}
@@ -113,11 +115,13 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @initialize(heads=st.integers(1, 3))
     def keep(self, heads: int) -> None:
-        self.scheduler.kept = heads
+        self.reservations.kept = heads
 
-    @rule(name=st.sampled_from(NAMES), why=st.sampled_from(("", "bad")), one_only=st.booleans())
-    def set_aside(self, name: str, why: str, one_only: bool) -> None:
-        self.scheduler.set_aside(name, why, one_only)
+    @rule(
+        name=st.sampled_from(NAMES), why=st.sampled_from((None, Aside(3), Aside(3, is_tried=True)))
+    )
+    def set_aside(self, name: str, why: Aside | None) -> None:
+        self.scheduler.set_aside(name, why)
 
     @rule(name=st.sampled_from(NAMES), away_s=st.sampled_from((0.0, 0.02, 0.2)))
     def reached(self, name: str, away_s: float) -> None:

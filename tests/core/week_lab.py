@@ -20,7 +20,7 @@ from packing_bound import (
 from towline.model.machine import Gpu, Machine
 from towline.model.request import Need
 
-#: As `core/machines/room.py` has it: less than this on a GPU is a driver or a desktop, not work.
+#: As in `core/machines/host_state.py`: less than this on a GPU is a driver or a desktop, not work.
 NOISE_MB, NOISE_UTIL = 300, 0.1
 
 #: kind of machine: (how many of 200, CPUs, memory in GB, GPU model, its memory in MB, GPUs)

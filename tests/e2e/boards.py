@@ -1,5 +1,6 @@
 """TensorBoard for test hosts: the very Python that runs the tests, where hosts can see it."""
 
+import http.client
 import os
 import shutil
 import sys
@@ -75,7 +76,7 @@ def page(url: str) -> str:
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(answer.read().decode())
-    except (OSError, urllib.error.URLError):
+    except (OSError, urllib.error.URLError, http.client.HTTPException):
         return ""
 
 

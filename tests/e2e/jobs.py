@@ -7,7 +7,7 @@ from typing import IO, Any
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 
-FINAL = ("done", "failed", "stopped", "lost")
+FINAL = ("done", "failed", "stopped", "lost", "skipped")
 ENGINE = "[engine]\nprobe_every_s = 0.5\ngrace_s = 2\n"
 
 

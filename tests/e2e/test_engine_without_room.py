@@ -48,6 +48,7 @@ def test_with_a_full_disk_a_job_is_refused_at_once_and_a_running_one_keeps_its_e
         go = tow.folder / "go"
         words = f"while ! [ -e {go} ]; do sleep 0.1; done; exit 3"
         assert tow("run", "-d", "sh", "-c", words).returncode == 0
+        wait_until(lambda: tow.json("show", "2")["state"] == "running")
         filled = tow_home / "fill"
         with contextlib.suppress(OSError), filled.open("wb", buffering=0) as file:
             while True:

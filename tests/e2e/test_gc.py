@@ -108,7 +108,7 @@ def test_what_has_not_ended_or_is_not_home_stays(tow: Tow) -> None:
     wait_for(tow, running, "running")
     assert tow("run", "sh", "-c", "echo precious > made").returncode == 0
     with closing(sqlite3.connect(tow.home / "store.db", timeout=30)) as db, db:
-        db.execute("UPDATE jobs SET results='not fetched: no space left' WHERE id=2")
+        db.execute("UPDATE jobs SET results='failed', results_why='no space left' WHERE id=2")
     let_a_month_pass(tow, machine)
     (tow.home / "config.toml").write_text("[cleanup]\nkeep_mb = 0\n")
     assert tow.json("gc")["machines"][0]["folders"] == 0

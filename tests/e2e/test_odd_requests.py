@@ -7,7 +7,7 @@ import pytest
 
 from e2e.api import ask
 from testbed.tow import Tow
-from towline.engine import desk
+from towline.server import peers
 
 HUGE = 2**70
 DEEP = b'{"jobs":' + b"[" * 100_000
@@ -25,6 +25,7 @@ def test_odd_requests_are_the_senders_to_mend(tow: Tow, tow_home: Path) -> None:
         ("POST", "/v1/jobs", {"jobs": [{"argv": ["\ud800"], "cwd": str(tow.folder)}]}),
         ("POST", "/v1/jobs", {"jobs": [{"argv": ["true"], "cwd": "/a\0b"}]}),
         ("POST", "/v1/snapshots/prune", {"cwd": "/a\0b"}),
+        ("POST", "/v1/jobs/1/exec", {"argv": ["true"], "process": -5}),
     ]
     for method, target, body in odd:
         status, answer = ask(tow_home, method, target, body)
@@ -40,5 +41,5 @@ def test_a_uid_without_a_name_is_called_by_its_number(monkeypatch: pytest.Monkey
     def nobody() -> str:
         raise KeyError("getpwuid(): uid not found: 1234")
 
-    monkeypatch.setattr(desk.getpass, "getuser", nobody)
-    assert desk._user().isdigit()
+    monkeypatch.setattr(peers.getpass, "getuser", nobody)
+    assert peers.user_name().isdigit()

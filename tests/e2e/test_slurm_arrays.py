@@ -12,6 +12,7 @@ import pytest
 from e2e.jobs import engine_pid
 from e2e.slurm_jobs import configure, queue_lines
 from e2e.test_slurm_faults import end_all_of_the_user
+from testbed.daemons import QueueHosts
 from testbed.slurm import Slurm
 from testbed.tow import Tow
 from testbed.waiting import wait_until
@@ -78,7 +79,7 @@ def write_lines(tow: Tow, count: int, command: str = NOTE, name: str = "many") -
     return file.name
 
 
-def lines_run(slurm: Slurm) -> list[int]:
+def lines_run(slurm: QueueHosts) -> list[int]:
     """The lines that ran, once for each time."""
     file = slurm.home("h1") / "lines"
     return sorted(map(int, file.read_text().split())) if file.exists() else []

@@ -9,6 +9,7 @@ import pytest
 from e2e.jobs import ended, engine_pid, show, submit, wait_for
 from e2e.slurm_jobs import configure, queue_lines, slurm_number, submitted
 from testbed import disk
+from testbed.daemons import QueueHosts
 from testbed.slurm import Slurm
 from testbed.tow import Tow
 from testbed.waiting import wait_until
@@ -24,7 +25,7 @@ def runs(slurm: Slurm) -> list[int]:
     return sorted(map(int, file.read_text().split())) if file.exists() else []
 
 
-def end_all_of_the_user(slurm: Slurm) -> None:
+def end_all_of_the_user(slurm: QueueHosts) -> None:
     """Kill everything that the user has on the access node: connection, agent, sbatch."""
     network = os.stat(f"/proc/{slurm.pid('h1')}/ns/net").st_ino
     for entry in os.listdir("/proc"):

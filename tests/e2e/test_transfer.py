@@ -17,7 +17,7 @@ from testbed.hosts import Hosts
 from testbed.processes import processes_on
 from testbed.tow import Tow
 from testbed.waiting import wait_until
-from towline.agent.remote.packs import RECORD
+from towline.agent.remote.content.packs import RECORD
 from towline.client.session import Session
 
 pytestmark = pytest.mark.real

@@ -8,9 +8,11 @@ from engine.bench import EngineBench
 from towline.engine.batches.batches import Batches
 from towline.model.batch import Batch, Line
 from towline.model.job import Ending, JobSpec
+from towline.model.principal import Principal
 
 #: A few more jobs than CPUs run at a time.
 AT_ONCE = 6
+ME = Principal("me")
 BASE = JobSpec(argv=(), cluster="lab", owner="me", results=False)
 
 
@@ -29,7 +31,10 @@ class Bench(EngineBench):
         self.batches.recover()
 
     def counts(self, name: str) -> Counter[str]:
-        return +Counter(self.batches.view(name)["counts"])
+        return +Counter(self.batches.view(self.batch(name))["counts"])
+
+    def batch(self, name: str) -> Batch:
+        return self.batches.called(ME, name)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -46,7 +51,7 @@ class Bench(EngineBench):
         self, batch: Batch, ending: Callable[[int], Ending] = lambda job: Ending(code=0)
     ) -> None:
         """End whatever runs until the batch is over."""
-        while batch.name in self.batches.active:
+        while batch.key in self.batches.active:
             self.end_all(ending)
             await asyncio.sleep(0.001)
 

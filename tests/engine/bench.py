@@ -72,7 +72,7 @@ class EngineBench:
         await self.close()
         old = self.backend
         self.start()
-        self.backend.running, self.backend.starts = old.running, old.starts
+        self.backend.there = old.there
         await self.recover()
 
     async def close(self) -> None:

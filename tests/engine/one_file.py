@@ -2,22 +2,30 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from towline.backends.machines import Machines
-from towline.backends.transfer.files import Part, Wanted
+from towline.backends.base import Fleet
+from towline.backends.terms import Found, Part, Wanted
 from towline.engine.engine import Engine
 from towline.engine.results.results import Results
-from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
+from towline.model.job import Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
+from towline.model.results import PENDING
 from towline.store.store import Store
 
 
 class OneFileThere:
     """The files of a job that made one, and printed nothing."""
 
+    async def gathered(self, of: str) -> AsyncIterator[list[Found]]:
+        assert of == "changed"
+        entry = {"name": "made", "kind": "file", "size": 3, "mtime": 0.0, "mode": 0o644}
+        yield [Found(entry, b"new")]
+
     async def read_all(self, wanted: list[Wanted]) -> AsyncIterator[Part]:
-        yield Part(0, 0, b"new", last=True)
+        for nothing in wanted:
+            raise AssertionError(nothing)
+            yield
 
     async def output(self, stream: str) -> AsyncIterator[bytes]:
         for nothing in ():
@@ -27,33 +35,35 @@ class OneFileThere:
 class OneFile:
     """A machine on which a job made one file."""
 
+    @property
+    def present(self) -> "OneFile":
+        return self
+
+    async def reach(self, job: Job) -> None:
+        """It answers."""
+
     def files(self, job: Job, rank: int) -> OneFileThere:
         return OneFileThere()
 
-    async def file_operation(self, job: Job, rank: int, op: str, **fields: Any) -> Any:
-        assert op == "changed"
-        entry = {"name": "made", "kind": "file", "size": 3, "mtime": 0.0, "mode": 0o644}
-        return {"files": [entry], "next": None}, b""
-
 
 class Home:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, machines: OneFile | None = None) -> None:
         self.folder = folder
         self.engine = Engine(Store(str(folder / "store.db")))
-        self.results = Results(self.engine, cast("Machines", OneFile()), str(folder))
+        self.results = Results(self.engine, cast("Fleet", machines or OneFile()), str(folder))
 
-    async def job(self) -> Job:
+    async def job(self, machine: str = "gpu1") -> Job:
         [number] = self.engine.store.new_ids(1)
-        job = self.ended(number, attempt=1)
+        job = self.ended(number, 1, machine)
         self.engine.store.commit({number: job}, {number}, (), 1.0)
         return job
 
-    def ended(self, number: int, attempt: int) -> Job:
+    def ended(self, number: int, attempt: int, machine: str = "gpu1") -> Job:
         """A job whose nth attempt has ended, with results that are to come home."""
         spec = JobSpec(argv=("true",), cluster="lab", owner="me", folder=str(self.folder))
         endings = {0: Ending(code=0, started=1.0, made=1)}
-        there = Attempt(attempt, (Slot("gpu1", ()),), endings=endings)
-        return Job(number, spec, State.DONE, ended=attempt, results=WANTED, attempt=there)
+        there = Attempt(attempt, (Slot(machine, ()),), endings=endings)
+        return Job(number, spec, State.DONE, ended=attempt, results=PENDING, attempt=there)
 
     async def close(self) -> None:
         self.results.close()

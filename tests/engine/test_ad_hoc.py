@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from engine.bench import AdHocBench
+from towline.backends.clusters import Clusters
 from towline.backends.membership import Membership
+from towline.backends.router import Backends
 from towline.config.settings import Config, MachineEntry, MachinesCluster
-from towline.engine.clusters import Clusters
 from towline.errors import UsageError
 from towline.hosts.ssh import SshHost, real_target
 
@@ -47,7 +48,8 @@ class Joined:
 class Bench(AdHocBench):
     def restart(self) -> None:
         self.joined = Joined()
-        self.clusters = Clusters(self.joined, self.store, self.paths)  # type: ignore[arg-type]
+        backends = Backends(self.joined, {})  # type: ignore[arg-type]
+        self.clusters = Clusters(backends, self.store, self.paths)
 
     def ad_hoc(self, *entries: MachineEntry, config: Config | None = None) -> str:
         return asyncio.run(self.clusters.ad_hoc(entries, config or Config()))

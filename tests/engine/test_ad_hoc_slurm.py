@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from engine.bench import AdHocBench
+from towline.backends.clusters import Clusters
 from towline.backends.membership import Membership
+from towline.backends.router import Backends
 from towline.config.settings import Config, MachinesCluster, SlurmCluster
-from towline.engine.clusters import Clusters
 from towline.errors import ConfigError, UsageError
 from towline.hosts.ssh import SshHost
 
@@ -30,7 +31,7 @@ class Watched:
         self.members[member.host.name] = member
         self.drivers[member.host.name] = member
 
-    def join(self, cluster: str) -> None:
+    def join(self, cluster: str, setup_login: str = "") -> None:
         self.queues.append(cluster)
 
     def leave(self, cluster: str) -> None:
@@ -43,13 +44,14 @@ class Watched:
 class Bench(AdHocBench):
     def restart(self) -> None:
         self.watched = Watched()
-        self.clusters = Clusters(self.watched, self.store, self.paths)  # type: ignore[arg-type]
-        self.clusters.slurm = self.watched  # type: ignore[assignment]
+        queues: Any = {"slurm": self.watched}
+        backends = Backends(self.watched, queues)  # type: ignore[arg-type]
+        self.clusters = Clusters(backends, self.store, self.paths)
 
     def ad_hoc(self, host: str, folder: str = "~/.towline", **configured: SlurmCluster) -> str:
         config = Config(clusters={"lab": MachinesCluster(["gpu1"]), **configured})
         given = SlurmCluster(host=host, folder=folder)
-        return asyncio.run(self.clusters.ad_hoc_slurm(given, config))
+        return asyncio.run(self.clusters.ad_hoc_queue(given, config))
 
 
 @pytest.fixture

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from engine.batch_bench import AT_ONCE, BASE, Bench, Play, lines
+from engine.batch_bench import AT_ONCE, BASE, ME, Bench, Play, lines
 from engine.bench import MACHINE, play_on
 from towline.core.batches import WINDOW
 from towline.engine.batches import follow as batch_follow
-from towline.engine.batches.batches import Wish
+from towline.engine.batches.batches import Batches, Wish
 from towline.engine.batches.follow import follow
+from towline.engine.reasons import reason_words
 from towline.errors import NotFound
 from towline.model.batch import Line
 from towline.model.events import MachineSeen
 from towline.model.job import Ending, JobSpec, State
+from towline.model.reason import Reason
 
 
 @pytest.fixture
@@ -36,13 +38,28 @@ def test_every_line_runs_once_and_the_core_has_only_a_window(play: Play) -> None
         bench.engine.report(MachineSeen(replace(MACHINE, cpus=200)))
         batch = await bench.batches.submit(Wish("sweep", BASE, lines(count)))
         most = 0
-        while batch.name in bench.batches.active:
+        while batch.key in bench.batches.active:
             most = max(most, len(bench.engine.core.jobs))
             bench.end_all()
             await asyncio.sleep(0)
         assert bench.counts("sweep") == {"done": count}
         assert started_lines(bench) == Counter(range(batch.first, batch.last + 1))
         assert most <= WINDOW + 400
+
+    play(scenario)
+
+
+def test_a_batch_tells_which_machines_keep_its_results(tmp_path: Path, play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        away = {"gpu1": "gpu1: the connection broke"}
+        batches = Batches(bench.engine, lambda job: away)
+        base = replace(BASE, folder=str(tmp_path), results=True)
+        batch = await bench.batches.submit(Wish("sweep", base, lines(3)))
+        assert batches.view(batch)["away"] == []
+        await bench.play_out(batch, lambda job: Ending(code=0, started=1.0, made=1))
+        view = batches.view(batch)
+        assert (view["home"], view["pending"]) == (False, 3)
+        assert view["away"] == [{"machine": "gpu1", "reason": away["gpu1"]}]
 
     play(scenario)
 
@@ -72,7 +89,7 @@ def test_the_same_key_is_the_same_batch(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         first = await bench.batches.submit(Wish("sweep", BASE, lines(3)), "key")
         assert await bench.batches.submit(Wish("sweep", BASE, lines(3)), "key") == first
-        assert len(bench.batches.listed(True)) == 1
+        assert len(bench.batches.listed(ME, True)) == 1
 
     play(scenario)
 
@@ -98,7 +115,7 @@ def test_no_more_than_max_parallel_run_at_a_time(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         batch = await bench.batches.submit(Wish("sweep", BASE, lines(20), max_parallel=2))
         most = 0
-        while batch.name in bench.batches.active:
+        while batch.key in bench.batches.active:
             most = max(most, len(bench.backend.running))
             for process in list(bench.backend.running)[:1]:
                 bench.backend.end(*process, ending=Ending(code=0))
@@ -115,9 +132,11 @@ def test_with_fail_fast_the_first_failure_stops_the_rest(play: Play) -> None:
         batch = await bench.batches.submit(wish)
         await bench.until(lambda: len(bench.backend.running) == AT_ONCE)
         bench.backend.end(batch.first + 1, 1, 0, Ending(code=3))
-        await bench.until(lambda: batch.name not in bench.batches.active)
+        await bench.until(lambda: batch.key not in bench.batches.active)
         assert bench.counts("sweep") == {"failed": 1, "stopped": 2999}
-        assert "line 2 failed" in bench.engine.job(batch.last).reason
+        why = bench.engine.job(batch.last).reason
+        assert why == Reason("line_ended", line=2, state="failed")
+        assert reason_words(why) == "stopped because line 2 failed"
         assert len(bench.backend.starts) < 20
 
     play(scenario)
@@ -141,7 +160,7 @@ def test_a_batch_that_is_to_stop_waits_for_a_store_that_cannot_be_written(
 
         monkeypatch.setattr(bench.batches.store.batches, "change", full)
         bench.backend.end(batch.first, 1, 0, Ending(code=3))
-        await bench.until(lambda: batch.name not in bench.batches.active)
+        await bench.until(lambda: batch.key not in bench.batches.active)
         assert bench.counts("sweep") == {"failed": 1, "stopped": 99}
 
     play(scenario)
@@ -160,12 +179,28 @@ def test_whoever_follows_a_batch_that_cannot_be_stopped_is_told(
         with monkeypatch.context() as broken:
             broken.setattr(bench.batches.store.batches, "change", fail)
             bench.backend.end(batch.first, 1, 0, Ending(code=3))
-            async for header, _ in follow(bench.batches, "sweep", 0):
+            async for header, _ in follow(bench.batches, batch, 0):
                 why = header["batch"]["why"]
                 if why == "the rest could not be stopped: odd; tow batch stop sweep":
                     break
-        await bench.batches.stop("sweep")
-        await bench.until(lambda: batch.name not in bench.batches.active)
+        await bench.batches.stop(bench.batch("sweep"))
+        await bench.until(lambda: batch.key not in bench.batches.active)
+
+    play(scenario)
+
+
+def test_whoever_follows_a_batch_hears_how_far_what_it_needs_is_on_its_way(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        batch = await bench.batches.submit(Wish("sweep", BASE, lines(2)))
+        told = follow(bench.batches, bench.batch("sweep"), 0, lambda snapshots: (1, 2))
+        header, _ = await anext(told)
+        assert header["batch"]["sending"] == [1, 2]
+        await told.aclose()
+        await bench.play_out(batch)
+        async for header, _ in follow(
+            bench.batches, bench.batch("sweep"), 0, lambda snapshots: (1, 2)
+        ):
+            assert "sending" not in header["batch"]
 
     play(scenario)
 
@@ -176,12 +211,12 @@ def test_a_stopped_batch_is_taken_up_where_it_was(play: Play) -> None:
         await bench.until(lambda: len(bench.backend.running) == AT_ONCE)
         bench.end_all()
         await bench.until(lambda: bench.counts("sweep")["done"] == AT_ONCE)
-        await bench.batches.stop("sweep")
-        await bench.until(lambda: batch.name not in bench.batches.active)
+        await bench.batches.stop(bench.batch("sweep"))
+        await bench.until(lambda: batch.key not in bench.batches.active)
         stopped = bench.counts("sweep")["stopped"]
         assert bench.counts("sweep") == {"done": AT_ONCE, "stopped": 30 - AT_ONCE}
         await bench.kill_and_restart()
-        assert await bench.batches.retry("sweep", [State.STOPPED]) == stopped
+        assert await bench.batches.retry(bench.batch("sweep"), [State.STOPPED]) == stopped
         await bench.play_out(batch)
         assert bench.counts("sweep") == {"done": 30}
         assert started_lines(bench)[batch.first] == 1
@@ -195,7 +230,7 @@ def test_only_what_failed_is_started_again(play: Play) -> None:
         await bench.play_out(batch, lambda job: Ending(code=job % 2))
         failed = bench.counts("sweep")["failed"]
         assert failed == 5
-        assert await bench.batches.retry("sweep", [State.FAILED]) == failed
+        assert await bench.batches.retry(bench.batch("sweep"), [State.FAILED]) == failed
         await bench.play_out(batch)
         assert bench.counts("sweep") == {"done": 10}
         assert sorted(started_lines(bench).values()) == [1] * 5 + [2] * 5
@@ -215,7 +250,7 @@ def test_one_job_of_a_batch_can_be_stopped_and_started_again_by_its_number(play:
         await bench.play_out(batch)
         assert bench.counts("sweep") == {"done": 9, "stopped": 1}
         await bench.engine.retry([batch.last])
-        await bench.until(lambda: batch.name in bench.batches.active)
+        await bench.until(lambda: batch.key in bench.batches.active)
         await bench.play_out(batch)
         assert bench.counts("sweep") == {"done": 10}
 
@@ -225,7 +260,7 @@ def test_one_job_of_a_batch_can_be_stopped_and_started_again_by_its_number(play:
 def test_followers_hear_each_start_and_end_once_also_across_a_kill(play: Play) -> None:
     async def listen(bench: Bench, since: int, most: int) -> tuple[int, list[Any]]:
         heard: list[Any] = []
-        async for frame, _ in follow(bench.batches, "sweep", since):
+        async for frame, _ in follow(bench.batches, bench.batch("sweep"), since):
             heard += frame["events"]
             if frame["over"] or len(heard) >= most:
                 break
@@ -253,7 +288,7 @@ def test_the_end_is_told_at_once_however_seldom_all_else_is(
 
     async def followed(bench: Bench) -> None:
         batch = await bench.batches.submit(Wish("sweep", BASE, lines(2)))
-        frames = follow(bench.batches, batch.name, 0)
+        frames = follow(bench.batches, batch, 0)
         await anext(frames)
         rest = asyncio.ensure_future(anext(frames))
         await bench.until(lambda: len(bench.backend.running) == 2)
@@ -267,6 +302,6 @@ def test_the_end_is_told_at_once_however_seldom_all_else_is(
 def test_an_unknown_batch_is_told(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         with pytest.raises(NotFound, match="no batch 'nothing'"):
-            await bench.batches.stop("nothing")
+            await bench.batches.stop(bench.batch("nothing"))
 
     play(scenario)

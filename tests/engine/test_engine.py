@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from engine.bench import MACHINE, EngineBench, play_on
 from towline.engine.following.follow import Follower
+from towline.engine.reasons import reason_words
 from towline.errors import NotFound
 from towline.model.events import MachineGone, MachineSeen, StopAsked
 from towline.model.job import Ending, Job, JobSpec, State
@@ -87,7 +88,7 @@ def test_when_one_process_fails_the_others_are_stopped(play: Play) -> None:
         await bench.reaches(number, State.RUNNING)
         bench.backend.end(number, 1, 1, Ending(code=5, started=1.0, ended=2.0))
         job = await bench.reaches(number, State.FAILED)
-        assert (job.exit_code, job.reason) == (5, "process 0.1 on gpu1: exit code 5")
+        assert (job.exit_code, reason_words(job.reason)) == (5, "process 0.1 on gpu1: exit code 5")
         assert not bench.backend.running
 
     play(scenario)
@@ -143,7 +144,7 @@ def test_following_gives_states_output_and_the_end(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         [number] = await bench.engine.submit([a_spec()])
         await bench.reaches(number, State.RUNNING)
-        bench.backend.output[number, 1, 0] = b"hello\n"
+        bench.backend.print((number, 1, 0), b"hello\n")
         bench.backend.end(number, 1, 0, Ending(code=0, ended=1.0))
         follower = Follower(bench.engine, bench.backend, number, {"0.0.out": 2}, ("out", "err"))
         frames = [frame async for frame in follower.frames()]

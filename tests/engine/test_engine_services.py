@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 
 from engine.bench import EngineBench, play_on
+from towline.backends.base import Fleet
 from towline.backends.fake import FakeBackend
-from towline.backends.machines import Machines
-from towline.core.garbage import job_of
+from towline.backends.terms import Port, ServiceState
 from towline.engine.services import Services
-from towline.errors import AgentError, NotFound, Unreachable
-from towline.model.job import Ending, JobSpec, State
+from towline.errors import NotFound, Unreachable
+from towline.model.job import Ending, Job, JobSpec, State
+from towline.model.machine import Slot
 from towline.model.service import Service
 
 SPEC = JobSpec(argv=("true",), cluster="lab", owner="me", services=(Service("web", "serve"),))
@@ -29,38 +30,30 @@ class Far:
     """The machine as services see it: how they stand there, and whether their ports answer."""
 
     def __init__(self) -> None:
-        self.standing: dict[str, Any] = {"state": "starting", "port": 0}
+        self.standing: ServiceState = {"state": "starting", "port": 0}
         self.printed = b""
         self.open = True
         self.away = False
-        self.dialled: list[dict[str, Any]] = []
+        self.dialled: list[Port] = []
         self.drivers: dict[str, Any] = {}
-        self.driver_of = lambda slot: self.drivers.get(slot.machine)
-
-    async def tunnel(self, job: object, rank: int) -> "Far":
-        if self.away:
-            raise Unreachable("gpu1: no answer")
-        return self
-
-    async def ask(self, op: str, **where: Any) -> tuple[dict[str, Any], bytes]:
-        self.dialled.append(where)
-        if not self.open:
-            raise AgentError("port 8000: connection refused")
-        return {}, b""
-
-    def send(self, header: dict[str, Any]) -> None:
-        pass
 
 
 class Backend(FakeBackend):
     far: Far
 
-    async def file_operation(
-        self, job: Any, rank: int, op: str, blob: bytes = b"", **fields: Any
-    ) -> tuple[dict[str, Any], bytes]:
+    async def services(self, job: Job) -> dict[str, ServiceState]:
         if self.far.away:
             raise Unreachable("gpu1: no answer")
-        return {"services": {"web": self.far.standing}}, b""
+        return {"web": self.far.standing}
+
+    async def answers(self, job: Job, rank: int, port: Port) -> bool:
+        if self.far.away:
+            raise Unreachable("gpu1: no answer")
+        self.far.dialled.append(port)
+        return self.far.open
+
+    def machine_of(self, slot: Slot) -> Any:
+        return self.far.drivers.get(slot.machine)
 
     async def read_log(
         self, job: Any, rank: int, stream: str, offset: int, wait: bool
@@ -82,7 +75,7 @@ class Bench(EngineBench):
         return backend
 
     def equip(self) -> None:
-        self.services = Services(self.engine, self.backend, cast("Machines", self.far))
+        self.services = Services(self.engine, cast("Fleet", self.backend))
 
     async def recover(self) -> None:
         unfinished = self.engine.store.unfinished()
@@ -119,8 +112,7 @@ def test_a_service_is_up_once_its_port_answers(tmp_path: Path) -> None:
         bench.far.open = True
         seen = await bench.stands(job, "up")
         assert seen["url"] == f"http://localhost:{seen['local']}/lab?token=t"
-        assert bench.far.dialled[-1]["service"] == "web"
-        assert job_of(bench.far.dialled[-1]["key"], bench.engine.store.engine_id) == job
+        assert bench.far.dialled[-1] == Port(service="web")
 
     run(tmp_path, scenario)
 

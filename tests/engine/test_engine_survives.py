@@ -91,7 +91,7 @@ def test_a_backend_that_fails_over_one_job_loses_that_job_alone(play: Play) -> N
 
         bench.backend.start = failing  # type: ignore[method-assign]
         ids = await bench.engine.submit([a_spec(), a_spec()])
-        assert "gpu7" in (await bench.reaches(ids[0], State.LOST)).reason
+        assert "gpu7" in (await bench.reaches(ids[0], State.LOST)).reason.text
         await bench.reaches(ids[1], State.RUNNING)
 
     play(scenario)
@@ -161,7 +161,7 @@ def test_what_was_refused_for_a_full_disk_never_runs(
         for number in ids:
             await bench.reaches(number, State.RUNNING)
         assert {process[0] for process in bench.backend.running} == set(ids)
-        assert not bench.engine.store.submission("k0")
+        assert not bench.engine.store.submission("me", "k0")
 
     play(scenario)
 
@@ -225,7 +225,7 @@ def test_two_submissions_under_one_key_are_one_row_and_harm_nobody(play: Play) -
     async def scenario(bench: Bench) -> None:
         twice = [bench.engine.submit([a_spec()], key="same") for _ in range(2)]
         first, _ = await asyncio.gather(*twice)
-        assert list(bench.engine.store.submission("same")) == first
+        assert list(bench.engine.store.submission("me", "same")) == first
         await bench.runs()
 
     play(scenario)

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
+from towline.backends.base import Fleet
 from towline.backends.fake import FakeBackend
-from towline.backends.machines import Machines
 from towline.engine.engine import Engine
 from towline.engine.following import output
 from towline.engine.following.follow import Follower
@@ -19,6 +19,8 @@ from towline.errors import Unreachable
 from towline.model.events import MachineSeen, ProcessEnded
 from towline.model.job import Ending, Job, JobSpec, Queueing, State
 from towline.model.machine import Machine
+from towline.model.reason import Reason
+from towline.model.results import at_home
 from towline.store.store import Store
 
 
@@ -110,6 +112,7 @@ class CutAtTheEnd(FakeBackend):
     """The connection breaks in the very moment of the end, and again; the output comes after."""
 
     tries = 0
+    engine: Engine
 
     async def read_log(
         self, job: Job, rank: int, stream: str, offset: int, wait: bool
@@ -117,7 +120,7 @@ class CutAtTheEnd(FakeBackend):
         self.tries += 1
         if self.tries == 1:
             self.end(job.id, 1, rank, Ending(code=0, ended=1.0))
-            await asyncio.sleep(0.05)
+            await self.engine.job_where(job.id, lambda job: job.state.final)
         if self.tries <= 2:
             raise Unreachable("gpu1: closed by remote host")
         return b"the last words", True
@@ -127,6 +130,7 @@ def test_output_comes_whole_though_the_connection_breaks_as_the_job_ends(tmp_pat
     async def scenario() -> None:
         engine = Engine(Store(str(tmp_path / "store.db")))
         backend = engine.backend = CutAtTheEnd(engine.report)
+        backend.engine = engine
         turning = asyncio.create_task(engine.run())
         engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
         [number] = await engine.submit(
@@ -187,7 +191,7 @@ def test_network_that_breaks_while_a_job_is_in_a_queue_is_told(tmp_path: Path) -
             spec=JobSpec(argv=("true",), cluster="cedar", owner="me", request="[]", queue=slurm),
             state=State.STARTING,
             submitted=0.0,
-            reason="in Slurm's queue",
+            reason=Reason("queue", "in Slurm's queue"),
         )
         engine.core.jobs[1] = queued
 
@@ -209,8 +213,6 @@ def test_network_that_breaks_while_a_job_is_in_a_queue_is_told(tmp_path: Path) -
 
 class NeverEnding(FakeBackend):
     """There is some output, and no record of how the job ended: its node is gone."""
-
-    queues_itself = True
 
     async def read_log(
         self, job: Job, rank: int, stream: str, offset: int, wait: bool
@@ -280,7 +282,7 @@ def test_output_that_came_with_the_news_of_the_end_is_not_asked_for(
     async def scenario() -> None:
         engine = Engine(Store(str(tmp_path / "store.db")))
         backend = engine.backend = Unasked(engine.report)
-        results = Results(engine, cast("Machines", backend), str(tmp_path))
+        results = Results(engine, cast("Fleet", backend), str(tmp_path))
         turning = asyncio.create_task(engine.run())
         engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
         spec = JobSpec(argv=("true",), cluster="lab", owner="me", request="[]")
@@ -321,7 +323,7 @@ def test_who_follows_a_job_is_told_how_far_its_results_are(tmp_path: Path) -> No
             if "progress" in header:
                 told.append(header["progress"])
                 if len(told) == 2:
-                    await engine.note_results(job, "/home/me/job_results/1")
+                    await engine.note_results(job, at_home("/home/me/job_results/1"))
         assert told[0] == told[1] == {"done": 1, "total": 4, "of": "results"}
         turning.cancel()
         engine.close()

@@ -9,14 +9,15 @@ from typing import Any, cast
 import pytest
 
 from engine.bench import play_on
-from towline.backends.machines import Machines
+from towline.backends.base import Fleet
 from towline.engine.engine import Engine
 from towline.engine.results.followed import OVERLAP, WORTH_KEEPING
-from towline.engine.results.placing import Part
 from towline.engine.results.results import Results
-from towline.model.job import WANTED, Attempt, Ending, Job, JobSpec, State
+from towline.model.job import Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
+from towline.model.results import PENDING
 from towline.store.store import Store
+from towline.workspace.placing import Part
 
 PIECE = 100_000
 
@@ -28,11 +29,18 @@ class Printed:
         self.text = text
         self.travelled = 0
 
+    @property
+    def present(self) -> "Printed":
+        return self
+
+    async def reach(self, job: Job) -> None:
+        """It answers."""
+
     def files(self, job: Job, rank: int) -> "Printed":
         return self
 
-    async def file_operation(self, job: Job, rank: int, op: str, **fields: Any) -> Any:
-        return {"files": [], "next": None}, b""
+    async def gathered(self, of: str) -> AsyncIterator[list[Any]]:
+        yield []
 
     async def read_all(self, wanted: list[Any]) -> AsyncIterator[Any]:
         for nothing in ():
@@ -50,12 +58,12 @@ class Home:
         self.folder = folder
         self.machine = Printed(text)
         self.engine = Engine(Store(str(folder / "store.db")))
-        self.results = Results(self.engine, cast("Machines", self.machine), str(folder))
+        self.results = Results(self.engine, cast("Fleet", self.machine), str(folder))
         [number] = self.engine.store.new_ids(1)
         spec = JobSpec(argv=("true",), cluster="lab", owner="me", folder=str(folder))
         ending = Ending(code=0, started=1.0, made=0, out_size=len(text))
         attempt = Attempt(1, (Slot("gpu1", ()),), endings={0: ending})
-        self.job = Job(number, spec, State.DONE, ended=1.0, results=WANTED, attempt=attempt)
+        self.job = Job(number, spec, State.DONE, ended=1.0, results=PENDING, attempt=attempt)
         self.engine.store.commit({number: self.job}, {number}, (), 1.0)
 
     async def follow(self, text: bytes, start: int = 0) -> None:

@@ -11,19 +11,23 @@ from typing import Any, cast
 import pytest
 
 from engine.bench import play_on
-from towline.agent.link import Answer
-from towline.backends.machines import Machines
+from towline.agent.link import Answer, Link
+from towline.backends.base import Fleet
+from towline.backends.clusters import Clusters
 from towline.backends.transfer.job_files import JobFiles
+from towline.backends.upkeep import Upkeep
+from towline.config.load import load_config
 from towline.config.paths import Paths
 from towline.config.settings import SnapshotSettings
 from towline.core.garbage import DAY_S, may_go
 from towline.engine.cleaning.housekeeping import Housekeeping
-from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
 from towline.engine.results.results import Results
 from towline.errors import AgentError, ConfigError, HostError
-from towline.model.job import WANTED, Attempt, Job, JobSpec, State
+from towline.model.job import Attempt, Job, JobSpec, State
 from towline.model.machine import Slot
+from towline.model.results import NOTHING, PENDING, at_home, not_fetched
+from towline.model.results import Results as Made
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.take import HashCache, take_snapshot
 from towline.store.store import Store
@@ -41,12 +45,14 @@ class FakeMachine:
         self.asked: list[str] = []
         self.sweeps: list[dict[str, Any]] = []
         self.shrunk: list[str] = []
-        self.link: FakeMachine | None = self
+        self.is_connected = True
+        self.host = SimpleNamespace(name=name)
+        self.hello: dict[str, Any] = {}
 
-    async def reach(self, timeout_s: float, patient: bool) -> "FakeMachine":
+    async def upkeep(self, timeout_s: float) -> Upkeep:
         if self.error:
             raise self.error
-        return self
+        return Upkeep(cast("Link", self), "/home/me")
 
     def forget_staged(self) -> None:
         self.asked.append("forget_staged")
@@ -86,18 +92,23 @@ class House:
         self.engine = Engine(self.store, clock=lambda: self.now)
         self.machine = FakeMachine()
         self.blobs = BlobStore(str(home / "blobs"))
-        self.machines = SimpleNamespace(drivers={"gpu1": self.machine}, blobs=self.blobs)
+        self.fleet = SimpleNamespace(machines={"gpu1": self.machine}, blobs=self.blobs)
         clusters = SimpleNamespace(known=dict, knows=lambda name: True, rejoin=lambda names: None)
         self.housekeeping = Housekeeping(
             self.engine,
-            cast("Machines", self.machines),
+            cast("Fleet", self.fleet),
             cast("Clusters", clusters),
             self.paths,
             lambda: self.idle,
+            lambda: load_config(self.paths.config_file).cleanup,
         )
 
     def add_job(
-        self, days_ago: float | None, size_mb: float = 1, results: str = "", snapshot: str = ""
+        self,
+        days_ago: float | None,
+        size_mb: float = 1,
+        results: Made = NOTHING,
+        snapshot: str = "",
     ) -> int:
         """A job with one folder on the machine; None: it still runs."""
         [number] = self.store.new_ids(1)
@@ -214,14 +225,14 @@ def test_results_that_could_not_be_fetched_keep_the_job_where_it_is(play: Play) 
         def unread(*_: Any) -> JobFiles:
             return JobFiles(refuse)
 
-        number = house.add_job(20, results=WANTED)
-        machines = cast("Machines", SimpleNamespace(file_operation=refuse, files=unread))
+        number = house.add_job(20, results=PENDING)
+        machines = cast("Fleet", SimpleNamespace(files=unread, reach=refuse))
         results = Results(house.engine, machines, house.paths.home)
         await house.housekeeping.clean(dry_run=False)
         results.resume()
         await results.settled(number)
         job = house.engine.job(number)
-        assert "no space left" in job.results and not may_go(job, house.now)
+        assert "no space left" in job.results.why and not may_go(job, house.now)
         await house.housekeeping.clean(dry_run=False)
         assert house.jobs_there() == [number]
 
@@ -333,7 +344,7 @@ def test_nothing_happens_by_itself_when_switched_off_or_not_connected(play: Play
         config.write_text("[cleanup]\nwrong = 1\n")
         await house.housekeeping.look()
         config.unlink()
-        house.machine.link = None
+        house.machine.is_connected = False
         await house.housekeeping.look()
         assert house.machine.asked == []
 
@@ -342,9 +353,9 @@ def test_nothing_happens_by_itself_when_switched_off_or_not_connected(play: Play
 
 def test_everything_that_is_home_goes_when_that_is_asked_for(play: Play) -> None:
     async def scenario(house: House) -> None:
-        gone = [house.add_job(0.001), house.add_job(0.0, results="/home/me/job_results/2")]
-        kept = [house.add_job(None), house.add_job(3, results=WANTED)]
-        kept.append(house.add_job(3, results="not fetched: no room"))
+        gone = [house.add_job(0.001), house.add_job(0.0, results=at_home("/home/me/job_results/2"))]
+        kept = [house.add_job(None), house.add_job(3, results=PENDING)]
+        kept.append(house.add_job(3, results=not_fetched("no room")))
         done = await house.housekeeping.clean(dry_run=False, everything=True)
         assert done["machines"][0]["jobs"] == gone
         assert house.jobs_there() == kept
@@ -354,9 +365,9 @@ def test_everything_that_is_home_goes_when_that_is_asked_for(play: Play) -> None
 
 def test_what_stays_shrinks_once_it_is_home(play: Play) -> None:
     async def scenario(house: House) -> None:
-        home = house.add_job(1, results="/home/me/job_results/1")
+        home = house.add_job(1, results=at_home("/home/me/job_results/1"))
         house.add_job(None)
-        house.add_job(1, results=WANTED)
+        house.add_job(1, results=PENDING)
         await house.housekeeping.clean(dry_run=True)
         assert house.machine.shrunk == []
         await house.housekeeping.clean(dry_run=False)

@@ -21,7 +21,7 @@ def test_a_machine_that_does_not_answer_is_told_and_holds_up_nobody(play: Play) 
         old = house.add_job(20)
         silent = FakeMachine("gpu2")
         silent.error = Unreachable("gpu2: does not answer", hint="is it on?")
-        house.machines.drivers["gpu2"] = silent
+        house.fleet.machines["gpu2"] = silent
         done = await house.housekeeping.clean(dry_run=False)
         first, second = done["machines"]
         assert (first["jobs"], first["error"]) == ([old], "")
@@ -35,7 +35,7 @@ def test_whatever_fails_over_one_machine_is_told_and_holds_up_no_other(play: Pla
         old = house.add_job(20)
         odd = FakeMachine("gpu0")
         odd._sweep = lambda **fields: {}  # type: ignore[method-assign]
-        house.machines.drivers = {"gpu0": odd, **house.machines.drivers}
+        house.fleet.machines = {"gpu0": odd, **house.fleet.machines}
         first, second = (await house.housekeeping.clean(dry_run=False))["machines"]
         assert first["error"] == "gpu0: the Engine failed over it: KeyError('snapshots')"
         assert (second["jobs"], second["error"]) == ([old], "")
@@ -53,7 +53,7 @@ def test_a_machine_that_always_has_more_to_list_is_told_and_holds_up_nobody(
         old = house.add_job(20)
         odd = FakeMachine("gpu0")
         odd._sizes = lambda **fields: {"folders": folders, "more": True}  # type: ignore[method-assign]
-        house.machines.drivers = {"gpu0": odd, **house.machines.drivers}
+        house.fleet.machines = {"gpu0": odd, **house.fleet.machines}
         first, second = (await house.housekeeping.clean(dry_run=False))["machines"]
         assert first["error"] == "gpu0: its agent lists the same job folders over and over"
         assert (second["jobs"], second["error"]) == ([old], "")

@@ -58,9 +58,9 @@ def test_rows_can_be_made_of_the_journal_alone_also_after_kills_stops_and_retrie
                 await bench.until(lambda: bool(bench.backend.running))
                 bench.end_all(lambda job: random.choice(_ENDINGS))
             await bench.kill_and_restart()
-        await bench.batches.stop("sweep")
+        await bench.batches.stop(bench.batch("sweep"))
         await bench.play_out(batch)
-        await bench.batches.retry("sweep", [State.FAILED, State.STOPPED])
+        await bench.batches.retry(bench.batch("sweep"), [State.FAILED, State.STOPPED])
         await bench.until(lambda: bool(bench.backend.running))
         bench.end_all(lambda job: random.choice(_ENDINGS))
         await bench.kill_and_restart()
@@ -84,7 +84,7 @@ def assert_batch_is_told(store: Store, batch: Batch) -> None:
     [submitted] = [event.fields() for event in told if event.kind == Kind.BATCH_SUBMITTED]
     changes = [event.fields() for event in told if event.kind == Kind.BATCH_CHANGED]
     assert submitted == {"first": batch.first, "count": batch.count}
-    assert changes[-1]["stopped"] == store.batches.named(batch.name).stopped
+    assert changes[-1]["stopped"] == store.batches.named(*batch.key).stopped
 
 
 def test_stopping_a_batch_tells_of_each_line_that_waited(play: Play) -> None:
@@ -93,7 +93,7 @@ def test_stopping_a_batch_tells_of_each_line_that_waited(play: Play) -> None:
         batch = await bench.batches.submit(Wish("sweep", BASE, lines(count)))
         await bench.until(lambda: len(bench.backend.running) == AT_ONCE)
         bench.end_all()
-        await bench.batches.stop("sweep")
+        await bench.batches.stop(bench.batch("sweep"))
         await bench.play_out(batch)
         ended = [event.job for event in everything(bench.engine.store) if event.kind == Kind.ENDED]
         assert Counter(ended) == Counter(range(batch.first, batch.last + 1))
@@ -121,15 +121,15 @@ def test_a_replay_tells_the_machine_and_the_exit_code_of_each_attempt(play: Play
         batch = await bench.batches.submit(Wish("sweep", BASE, lines(1)))
         await bench.until(lambda: bool(bench.backend.running))
         bench.end_all(lambda job: Ending(code=3, started=1.0, ended=2.0))
-        await bench.until(lambda: batch.name not in bench.batches.active)
+        await bench.until(lambda: batch.key not in bench.batches.active)
         bench.engine.report(MachineSeen(replace(MACHINE, cpus=0)))
         bench.engine.report(MachineSeen(replace(MACHINE, name="gpu2")))
-        await bench.batches.retry("sweep", [State.FAILED])
+        await bench.batches.retry(bench.batch("sweep"), [State.FAILED])
         await bench.play_out(batch)
         told: list[tuple[str, str, int | None]] = []
-        async for header, _ in follow(bench.batches, "sweep", 0):
+        async for header, _ in follow(bench.batches, bench.batch("sweep"), 0):
             told += [
-                (what, machine, code) for _, _, _, _, what, machine, _, code, _ in header["events"]
+                (what, machine, code) for _, _, _, _, what, machine, _, code, *_ in header["events"]
             ]
         assert told == [
             ("started", "gpu1", None),

@@ -12,12 +12,13 @@ import pytest
 from engine.bench import EngineBench, play_on
 from engine.test_ad_hoc import Joined
 from engine.test_engine import a_spec
-from towline.backends.machines import Machines
+from towline.backends.base import Backend
+from towline.backends.clusters import Clusters
+from towline.backends.router import Backends
 from towline.config.paths import home_paths
 from towline.config.settings import Config, MachinesCluster
 from towline.engine import engine as engine_module
 from towline.engine import writing
-from towline.engine.clusters import Clusters
 from towline.engine.forwards import Forwards
 from towline.errors import CannotWrite
 from towline.model.job import Job, State
@@ -32,8 +33,8 @@ class Bench(EngineBench):
     def equip(self) -> None:
         far: Any = Far()
         store, soon = self.engine.store, self.engine.soon
-        self.clusters = Clusters(far, store, home_paths(), soon=soon)
-        self.forwards = Forwards(self.engine, cast("Machines", far))
+        self.clusters = Clusters(Backends(far, {}), store, home_paths(), soon=soon)
+        self.forwards = Forwards(self.engine, cast("Backend", far))
 
     async def put_away(self) -> None:
         await self.forwards.close()

@@ -4,19 +4,17 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, ClassVar, cast
 
 import pytest
 from msgspec.structs import replace
 
 from engine.bench import play_on
 from engine.one_file import Home, OneFileThere
-from towline.backends.machines import Machines
-from towline.backends.transfer.files import Part, Wanted
+from towline.backends.terms import Found
 from towline.engine.results import results
-from towline.engine.results.listing import pages
 from towline.errors import AgentError
-from towline.model.job import Ending, Job
+from towline.model.job import Ending
+from towline.model.results import at_home, not_fetched
 
 
 def busy() -> AgentError:
@@ -38,12 +36,15 @@ def failing(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
     """The first tries to read the file fail."""
     left = list(errors)
 
-    async def read_all(self: OneFileThere, wanted: list[Wanted]) -> AsyncIterator[Part]:
+    real = OneFileThere.gathered
+
+    async def gathered(self: OneFileThere, of: str) -> AsyncIterator[list[Found]]:
         if left:
             raise left.pop(0)
-        yield Part(0, 0, b"new", last=True)
+        async for found in real(self, of):
+            yield found
 
-    monkeypatch.setattr(OneFileThere, "read_all", read_all)
+    monkeypatch.setattr(OneFileThere, "gathered", gathered)
 
 
 @pytest.mark.parametrize("error", [busy, gone])
@@ -55,7 +56,7 @@ def test_what_fails_for_a_moment_is_tried_again(
     async def scenario(home: Home) -> None:
         home.results.fetch_soon(await home.job())
         await home.results.settled(1)
-        assert home.engine.job(1).results == str(tmp_path / "job_results/1")
+        assert home.engine.job(1).results == at_home(str(tmp_path / "job_results/1"))
         assert (tmp_path / "job_results/1/made").read_text() == "new"
 
     play_on(lambda: Home(tmp_path), scenario, seconds=30)
@@ -67,7 +68,7 @@ def test_what_fails_all_the_time_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     async def scenario(home: Home) -> None:
         home.results.fetch_soon(await home.job())
         await home.results.settled(1)
-        assert home.engine.job(1).results == "not fetched: gpu1: too many open files"
+        assert home.engine.job(1).results == not_fetched("gpu1: too many open files")
 
     play_on(lambda: Home(tmp_path), scenario, seconds=30)
 
@@ -94,7 +95,7 @@ def test_results_of_an_attempt_are_not_forgotten_over_those_of_the_one_before(
         home.results.fetch_soon(home.engine.job(1))
         may_fail.set()
         await home.results.settled(1)
-        assert home.engine.job(1).results == str(tmp_path / "job_results/1")
+        assert home.engine.job(1).results == at_home(str(tmp_path / "job_results/1"))
         assert (tmp_path / "job_results/1/made").read_text() == "new"
 
     play_on(lambda: Home(tmp_path), scenario, seconds=30)
@@ -120,24 +121,6 @@ def test_output_that_is_known_to_be_empty_is_not_asked_for(
         endings = {0: Ending(code=0, started=1.0, made=made)}
         await home.results.fetch(replace(job, attempt=replace(job.attempt, endings=endings)))
         assert (tmp_path / "job_results/1/made").read_text() == "new"
-        assert read == asked
-
-    play_on(lambda: Home(tmp_path), scenario, seconds=30)
-
-
-def test_the_next_page_of_a_list_is_asked_for_while_this_one_is_used(tmp_path: Path) -> None:
-    class Paged:
-        asked: ClassVar[list[int]] = []
-
-        async def file_operation(self, job: Job, rank: int, op: str, after: int) -> Any:
-            self.asked.append(after)
-            return {"files": [{"name": str(after)}], "next": after + 1 if after < 3 else None}, b""
-
-    async def scenario(home: Home) -> None:
-        used: list[tuple[str, int]] = []
-        async for found in pages(cast("Machines", Paged()), await home.job(), 0, "changed"):
-            await asyncio.sleep(0)
-            used.append((found[0]["name"], len(Paged.asked)))
-        assert used == [("0", 2), ("1", 3), ("2", 4), ("3", 4)]
+        assert sorted(read) == sorted(asked)  # both are read at the same time
 
     play_on(lambda: Home(tmp_path), scenario, seconds=30)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from towline.errors import UsageError
-from towline.snapshot.take import load_snapshot
+from towline.snapshot.entries import load_snapshot
 
 from .conftest import Taking, git, kinds, new_repo, paths, state_of
 

@@ -9,7 +9,8 @@ import pytest
 from towline.config.settings import SnapshotSettings
 from towline.errors import NotFound, UsageError
 from towline.snapshot.blobs import SMALL, BlobStore
-from towline.snapshot.take import HashCache, load_snapshot, take_snapshot
+from towline.snapshot.entries import load_snapshot
+from towline.snapshot.take import HashCache, take_snapshot
 
 from .conftest import Taking
 

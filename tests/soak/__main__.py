@@ -119,8 +119,10 @@ class Soak:
         done = self.tow("run", *words, timeout=300)
         given_up = str(Gone("")).splitlines()[-1] in done.stderr
         named = [job["id"] for job in self._jobs(Session()) if job["title"] == work.name]
-        if given_up and not named:
+        if not named and done.returncode and done.stderr:
+            # It said that it was not accepted; if it runs all the same, that shows in the end.
             self.refused += 1
+            print(f"  {work.name} was refused: {done.stderr!r}", flush=True)
             return
         (job,) = named
         self.asked[job] = work
@@ -145,7 +147,9 @@ class Soak:
 
     def _under_way(self, session: Session) -> list[dict[str, Any]]:
         return [
-            job for job in self._jobs(session) if not job["ended"] or job["results"] == "wanted"
+            job
+            for job in self._jobs(session)
+            if not job["ended"] or job["home"]["kind"] == "pending"
         ]
 
     def _jobs(self, session: Session) -> list[dict[str, Any]]:
@@ -200,7 +204,7 @@ def main() -> int:
             try:
                 found = soak.run(time.monotonic() + 60 * minutes, kills)
                 # While the hosts are there.
-                known = evidence(found.wrong, home, map(hosts.root, LAB))
+                known = evidence(found.wrong, home, map(hosts.root, LAB), soak.killer.about)
             finally:
                 stop_all(home)
                 soak.tow.close()

@@ -3,21 +3,39 @@
 import contextlib
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 #: Where Towline keeps its things on a host.
 THERE = "home/worker/.towline"
+MOST_TROUBLES = 60
 _JOB = re.compile(r"job (\d+)")
 
 
-def evidence(wrong: Iterable[str], home: Path, hosts: Iterable[Path]) -> list[str]:
-    """Lines for whoever looks for the cause, in the order of the jobs; `hosts` are their disks."""
+def evidence(
+    wrong: Iterable[str],
+    home: Path,
+    hosts: Iterable[Path],
+    done_to: Callable[[int], Iterable[str]] = lambda job: (),
+) -> list[str]:
+    """Lines for whoever looks for the cause, in the order of the jobs; `hosts` are their disks,
+    `done_to` tells what was done to a job."""
     jobs = sorted({int(found[1]) for text in wrong if (found := _JOB.match(text))})
     roots = [home / "machine", *(host / THERE for host in hosts)]
-    return [
-        line for job in jobs for line in (f"job {job}:", *_told(home, job), *_written(roots, job))
-    ]
+    lines = []
+    for job in jobs:
+        done = (f"  {line}" for line in done_to(job))
+        lines += [f"job {job}:", *_told(home, job), *_written(roots, job), *done]
+    if jobs:
+        lines += [line for root in roots for line in _troubles(root)]
+    return lines
+
+
+def _troubles(root: Path) -> Iterator[str]:
+    """What agents there noted of themselves."""
+    with contextlib.suppress(OSError):
+        lines = (root / "trouble.log").read_text().splitlines()[-MOST_TROUBLES:]
+        yield from (f"{root}/trouble.log: {line}" for line in lines)
 
 
 def _told(home: Path, job: int) -> Iterator[str]:

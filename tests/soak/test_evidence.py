@@ -19,7 +19,11 @@ def test_what_was_written_here_and_there_of_a_wrong_job_is_told(tmp_path: Path) 
     record = tmp_path / "h1" / THERE / "records" / "engine-2-1-token-0"
     record.mkdir(parents=True)
     (record / "exit").write_text('{"code": 5}')
-    found = "\n".join(evidence(["job 2: made.txt differs", "other"], tmp_path, [tmp_path / "h1"]))
+    (tmp_path / "h1" / THERE / "trouble.log").write_text("3.11 ValueError\n")
+    wrong = ["job 2: made.txt differs", "other"]
+    lines = evidence(wrong, tmp_path, [tmp_path / "h1"], lambda job: [f"killed under {job}"])
+    found = "\n".join(lines)
+    assert "killed under 2" in found and "trouble.log: 3.11 ValueError" in found
     assert "job 2:" in found and "job 1:" not in found
     assert "submitted" in found
     assert 'exit: {"code": 5}' in found

@@ -30,6 +30,8 @@ AGENT, SUPERVISOR = "tow-agent", "tow-supervisor"
 #: A process that starts another stops only when that has begun.
 LONGEST_STOP_S = 0.5
 LOOK_EVERY_S = 0.2
+#: What was killed so shortly before or after may have to do with it.
+AROUND_S = 10.0
 
 
 #: Why a job may be lost.
@@ -47,6 +49,7 @@ class Orphaning(NamedTuple):
     agent: Process | None
     #: The number of the command was not written down yet.
     at_start: bool = False
+    at: float = 0.0
 
 
 class Killer:
@@ -59,6 +62,8 @@ class Killer:
         self.random = random
         self.kills: Counter[str] = Counter()
         self.orphanings: list[Orphaning] = []
+        #: Whom it killed, and when, in words.
+        self.history: list[str] = []
         #: When the agents that have commands of killed supervisors were last seen alive.
         self.alive_at: dict[Process, float] = {}
         self._ways: list[tuple[Callable[[], int], str, int]] = [
@@ -75,6 +80,24 @@ class Killer:
         kill, name = self.random.choices(ways, weights)[0]
         with contextlib.suppress(OSError):
             self.kills[name] += kill()
+
+    def _kill(self, pid: int) -> None:
+        self.history.append(f"{time.time():.3f} {name_of(pid)} {pid}, child of {parent_of(pid)}")
+        os.kill(pid, signal.SIGKILL)
+
+    def about(self, job: int) -> list[str]:
+        """What it did to a job, for whoever wonders why that is lost."""
+        found = [orphaning for orphaning in self.orphanings if orphaning.job == job]
+        told = [
+            f"{one}, its agent last seen alive at {self.alive_at.get(one.agent or (0, 0), 0.0):.3f}"
+            for one in found
+        ]
+        around = [
+            line
+            for line in self.history
+            if any(abs(float(line.split()[0]) - one.at) < AROUND_S for one in found)
+        ]
+        return told + around
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
@@ -117,7 +140,7 @@ class Killer:
         if not pid or (self.random.random() > EARLY and not serves(self.home, pid)):
             return 0
         # Its agents notice that nobody speaks to them any more, and go.
-        os.kill(pid, signal.SIGKILL)
+        self._kill(pid)
         return 1
 
     def _agent(self) -> int:
@@ -125,7 +148,7 @@ class Killer:
         agents = self._processes(place, AGENT)
         if not agents:
             return 0
-        os.kill(self.random.choice(agents), signal.SIGKILL)
+        self._kill(self.random.choice(agents))
         return 1
 
     def _session(self) -> int:
@@ -136,7 +159,7 @@ class Killer:
         ]
         if not sessions:
             return 0
-        os.kill(self.random.choice(sessions), signal.SIGKILL)
+        self._kill(self.random.choice(sessions))
         return 1
 
     def _supervisor(self) -> int:
@@ -153,7 +176,7 @@ class Killer:
         if not agents or not supervisors:
             return 0
         for pid in agents:
-            os.kill(pid, signal.SIGKILL)
+            self._kill(pid)
         self.kill_supervisors(supervisors)
         return len(supervisors) + len(agents)
 
@@ -164,14 +187,18 @@ class Killer:
                 # Stopped first, so that what it has written is what it had when it was killed.
                 os.kill(pid, signal.SIGSTOP)
                 _await_stop(pid)
-                parent = parent_of(pid)
-                agent = (parent, _stat(parent)[1]) if name_of(parent) == AGENT else None
-                for job, life in _lives_of(pid):
-                    if _runs(life):
-                        self.orphanings.append(Orphaning(job, agent, "pid" not in life))
-                if agent is not None:
-                    self.alive_at.setdefault(agent, 0.0)
-                os.kill(pid, signal.SIGKILL)
+                try:
+                    self._write_down(pid)
+                finally:
+                    self._kill(pid)
+
+    def _write_down(self, supervisor: int) -> None:
+        agent = _agent_of(supervisor)
+        for job, life in _lives_of(supervisor):
+            if _runs(life):
+                self.orphanings.append(Orphaning(job, agent, "pid" not in life, time.time()))
+        if agent is not None:
+            self.alive_at.setdefault(agent, 0.0)
 
     # --- who is there ------------------------------------------------------------------------
 
@@ -190,6 +217,15 @@ class Killer:
         if place == HERE:
             return [pid for pid in belonging_to(self.home) if name_of(pid) == name]
         return processes_on(self.hosts, place, name)
+
+
+def _agent_of(supervisor: int) -> Process | None:
+    """The agent that gets the command of a killed supervisor; None where it is gone."""
+    parent = parent_of(supervisor)
+    with contextlib.suppress(OSError):
+        if name_of(parent) == AGENT:
+            return parent, _stat(parent)[1]
+    return None
 
 
 def _lives_of(supervisor: int) -> Iterator[tuple[int, dict[str, Any]]]:

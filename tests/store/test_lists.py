@@ -11,9 +11,11 @@ from towline.errors import NotFound, UsageError
 from towline.model.batch import Batch, Line
 from towline.model.job import Ending, Job, JobSpec, Queueing
 from towline.model.machine import Slot
+from towline.model.principal import Principal
 from towline.store.store import Store
 
 NOW = 1_000_000.0
+ME = Principal("me")
 SPEC = JobSpec(argv=("true",), cluster="lab", owner="me", title="train")
 IN_A_SLURM = replace(SPEC, cluster="cedar", queue=Queueing("slurm"))
 
@@ -99,7 +101,7 @@ def test_jobs_of_a_batch_in_the_queue_of_its_slurm_are_found_as_queued(store: St
     moved(store, first)
 
     def found(state: str) -> list[int]:
-        return [job.id for job in jobs_of_batch(store, "sweep", state, -1)]
+        return [job.id for job in jobs_of_batch(store, batch, state, -1)]
 
     assert found("queued") == found("active") == [1, 2, 3] and found("starting") == []
 
@@ -115,9 +117,9 @@ def test_of_several_jobs_with_one_title_the_active_one_is_meant_then_the_newest(
 ) -> None:
     first, second = put(store), put(store)
     moved(store, second, ended=NOW)
-    assert meant(store, "train") == {"job": first.id}
+    assert meant(store, ME, "train") == {"job": first.id}
     moved(store, first, ended=NOW)
-    assert meant(store, "train") == {"job": second.id}
+    assert meant(store, ME, "train") == {"job": second.id}
 
 
 @pytest.mark.parametrize("step", [1, 4])
@@ -125,23 +127,23 @@ def test_a_line_of_a_batch_is_a_job(store: Store, step: int) -> None:
     put(store)
     batch = a_batch(store, step=step)
     a_batch(store, name="sweep.2")
-    assert meant(store, f"sweep.{1 + 2 * step}") == {"job": batch.last}
-    assert meant(store, "sweep.1") == {"job": batch.first}
-    assert meant(store, "sweep") == {"batch": "sweep", "first": batch.first, "count": 3}
-    assert meant(store, "sweep.2")["batch"] == "sweep.2"
+    assert meant(store, ME, f"sweep.{1 + 2 * step}") == {"job": batch.last}
+    assert meant(store, ME, "sweep.1") == {"job": batch.first}
+    assert meant(store, ME, "sweep") == {"batch": "sweep", "first": batch.first, "count": 3}
+    assert meant(store, ME, "sweep.2")["batch"] == "sweep.2"
     for number in ("0", "77"):
         with pytest.raises(NotFound, match=f"no line {number}"):
-            meant(store, f"sweep.{number}")
+            meant(store, ME, f"sweep.{number}")
     with pytest.raises(NotFound, match=r"no job 'other\.1'"):
-        meant(store, "other.1")
+        meant(store, ME, "other.1")
 
 
 def test_last_is_what_was_submitted_last_be_it_a_batch(store: Store) -> None:
     with pytest.raises(NotFound, match="no job yet"):
-        meant(store, "last")
+        meant(store, ME, "last")
     put(store)
     a_batch(store)
-    assert meant(store, "last")["batch"] == "sweep"
-    assert meant(store, "last") == meant(store, "sweep")
+    assert meant(store, ME, "last")["batch"] == "sweep"
+    assert meant(store, ME, "last") == meant(store, ME, "sweep")
     newest = put(store).id
-    assert meant(store, "last") == {"job": newest}
+    assert meant(store, ME, "last") == {"job": newest}

@@ -12,13 +12,12 @@ import errno
 import os
 import pwd
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 from . import disk
-from .hosts import Hosts, check_parts
+from .daemons import QueueHosts, tail
+from .hosts import check_parts
 from .slot import ENVIRONMENT, TestbedError
 from .waiting import TooLate, wait_until
 
@@ -85,7 +84,7 @@ def check_programs(programs: Iterable[str]) -> None:
         raise TestbedError(f"the test Slurm needs {', '.join(missing)}; run: bash .ci/parts")
 
 
-class Slurm(Hosts):
+class Slurm(QueueHosts):
     """The hosts of the cluster; what can happen to hosts can happen to its nodes."""
 
     def __init__(self) -> None:
@@ -132,20 +131,6 @@ class Slurm(Hosts):
                 raise
             return False
         return True
-
-    def control(self, *argv: str) -> str:
-        """Run a Slurm command as the administrator."""
-        return self._command(ACCESS, *argv)
-
-    def on_node(self, name: str, *argv: str) -> str:
-        """Run a command on a node as its administrator."""
-        return self._command(name, *argv)
-
-    def worker(self, *argv: str) -> str:
-        """Run a command on the access node as the user of the cluster."""
-        done = self.run(ACCESS, argv)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     def stop_controller(self) -> None:
         """Kill slurmctld; the jobs on the nodes go on."""
@@ -195,7 +180,7 @@ class Slurm(Hosts):
             wait_until(all_idle, timeout=60, every=0.1)
         except TooLate:
             told = self._answer("sinfo", "-N", "-l")
-            logs = "\n".join(_tail(path) for path in self._logs())
+            logs = "\n".join(tail(path) for path in self._logs())
             raise TestbedError(f"the test Slurm did not start:\n{told}\n{logs}") from None
 
     def resume_nodes(self) -> None:
@@ -221,54 +206,6 @@ class Slurm(Hosts):
     def _is_empty(self) -> bool:
         return not self._answer("squeue", "--noheader", "--user", disk.USER).strip()
 
-    def _kill(self, program: str) -> None:
-        pid = self._daemon_pid(program)
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: self._daemon_pid(program) == 0)
-
-    def _daemon_pid(self, program: str) -> int:
-        """Of the one in the access node's own process table, as this machine numbers it."""
-        inside = os.stat(f"/proc/{self.pid(ACCESS)}/ns/pid").st_ino
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                try:
-                    named = Path(f"/proc/{entry}/comm").read_text().strip() == program
-                    if named and os.stat(f"/proc/{entry}/ns/pid").st_ino == inside:
-                        return int(entry)
-                except OSError:
-                    continue
-        return 0
-
-    def _answer(self, *argv: str) -> str:
-        """What a command on the access node says; nothing when it fails."""
-        try:
-            return self._command(ACCESS, *argv)
-        except TestbedError:
-            return ""
-
-    def _command(self, name: str, *argv: str) -> str:
-        enter = ("nsenter", f"--target={self.pid(name)}", "--all")
-        done = subprocess.run(
-            [
-                *enter,
-                "env",
-                "-i",
-                "--chdir=/",
-                f"PATH={ENVIRONMENT['PATH']}",
-                "timeout",
-                "20",
-                *argv,
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-        if done.returncode:
-            raise TestbedError(f"{' '.join(argv)} on {name}: {(done.stderr or done.stdout)[-500:]}")
-        return done.stdout
-
 
 def _seed(upper: Path, secret: bytes) -> None:
     """The configuration and the common secret of one host."""
@@ -293,8 +230,3 @@ def _seed(upper: Path, secret: bytes) -> None:
     disk.put(folder / "munge.key", secret, mode=0o400)
     for path in (folder, folder / "munge.key"):
         os.chown(path, munge.pw_uid, munge.pw_gid)
-
-
-def _tail(path: Path) -> str:
-    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-    return "\n".join([f"{path}:", *lines[-15:]])

@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from towline.errors import AgentError, Nonsense
-from towline.model.job import Ending
 
 Kind = TypeVar("Kind")
 
@@ -27,7 +26,7 @@ _MOST_TEXT, _MOST_NAME = 2000, 1 << 16
 _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 
 #: What converting something of the wrong kind may end in.
-_UNREADABLE = (msgspec.ValidationError, ValueError, RecursionError)
+UNREADABLE = (msgspec.ValidationError, ValueError, RecursionError)
 
 Time = Annotated[float, Meta(ge=0.0, le=1e11)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
@@ -55,18 +54,6 @@ class _Hello(Struct):
     cpus: Annotated[float, Meta(ge=0, le=1e6)] = 1
     logout_ends_jobs: bool | None = None
     identity: dict[str, Name | Count] = field(default_factory=dict)
-
-
-class _Ending(Struct):
-    code: Small | None = None
-    signal: Annotated[int, Meta(ge=0, le=1024)] | None = None
-    cause: Word | None = None
-    text: str | None = None
-    started: Time | None = None
-    ended: Time | None = None
-    made: Annotated[int, Meta(ge=-1, le=2**62)] | None = -1
-    out_size: Count | None = 0
-    err_size: Count | None = 0
 
 
 class State(Struct):
@@ -111,6 +98,8 @@ class _File(Struct):
     leads_to: "_File | None" = None
     #: Ours to say, never a machine's: which content of our own store it is.
     blob: None = None
+    #: How long its contents are, where they came with it.
+    got: Count | None = None
 
 
 class _Error(Struct):
@@ -260,8 +249,7 @@ _ANSWERS: dict[str, type] = {
     "get_many": _Many,
     "list": _Entries,
     "stat": _File,
-    "walk": _Files,
-    "changed": _Files,
+    **dict.fromkeys(("walk", "changed", "gather"), _Files),
     "services": _Services,
     "free_port": _Port,
     "missing": _Missing,
@@ -334,39 +322,9 @@ class Clock:
         """A time of the machine in ours; 0 for what is none."""
         try:
             told = msgspec.convert(at, Time)
-        except _UNREADABLE:
+        except UNREADABLE:
             return 0.0
         return max(0.0, told - self._ahead_s) if told else 0.0
-
-
-def read_ending(body: Any, clock: Clock) -> Ending:
-    """How a process ended; a record that cannot be read means that nobody knows."""
-    try:
-        told = msgspec.convert(body, _Ending)
-    except _UNREADABLE:
-        told = _Ending()
-    if told.code is None and told.signal is None and not told.cause:
-        text = "the machine's record of its end is damaged"
-        return Ending(cause="lost", text=text, ended=time.time())
-    return Ending(
-        code=told.code,
-        signal=told.signal,
-        cause=told.cause or "",
-        text=readable(told.text or ""),
-        started=clock.here(told.started),
-        ended=clock.here(told.ended) or time.time(),
-        made=-1 if told.made is None else told.made,
-        out_size=told.out_size or 0,
-        err_size=told.err_size or 0,
-    )
-
-
-def read_output(ending: Any) -> tuple[bytes, bytes] | None:
-    """What a job printed, where it came with its ending."""
-    match ending:
-        case {"said": [str(out), str(err)]}:
-            return out.encode("latin-1", "replace"), err.encode("latin-1", "replace")
-    return None
 
 
 def read_state(told: Any) -> State:
@@ -377,7 +335,7 @@ def read_record(told: Any) -> Record:
     """What lies in the folder of a handed-over attempt; nothing, where it cannot be read."""
     try:
         return msgspec.convert(told, Record)
-    except _UNREADABLE:
+    except UNREADABLE:
         return Record()
 
 
@@ -385,7 +343,7 @@ def read_rank(told: Any) -> Rank:
     """Of a process whose files cannot be read nothing is known: then the queue's word counts."""
     try:
         rank = msgspec.convert(told, Rank)
-    except _UNREADABLE:
+    except UNREADABLE:
         return Rank()
     rank.node = readable(rank.node)
     return rank
@@ -394,5 +352,5 @@ def read_rank(told: Any) -> Rank:
 def _read(kind: type[Kind], told: Any, what: str) -> Kind:
     try:
         return msgspec.convert(told, kind)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise Nonsense(f"{what} cannot be understood: {error}") from None

@@ -4,7 +4,9 @@ import functools
 import hashlib
 import io
 import zipfile
+from collections.abc import Iterator
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
 from towline.agent.frames import encode_json
@@ -40,8 +42,9 @@ def unpack(data):
         try: os.rename(fresh, home)
         except OSError:
             # Somebody else was quicker, or files of it were removed: what lacks is put there.
-            os.makedirs(place(""), 0o700, exist_ok=True)
-            for name in sizes: os.replace(os.path.join(fresh, "towline_agent", name), place(name))
+            for name in sizes:
+                os.makedirs(os.path.dirname(place(name)), 0o700, exist_ok=True)
+                os.replace(os.path.join(fresh, "towline_agent", name), place(name))
     except OSError:
         if not is_whole(): raise
     finally:
@@ -101,12 +104,19 @@ def agent_package() -> Package:
     sizes: dict[str, int] = {}
     sources = resources.files("towline.agent") / "remote"
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted(sources.iterdir(), key=lambda item: item.name):
-            if source.name.endswith(".py"):
-                entry = zipfile.ZipInfo(f"towline_agent/{source.name}", (2020, 1, 1, 0, 0, 0))
-                entry.external_attr = 0o600 << 16
-                content = source.read_bytes()
-                sizes[source.name] = len(content)
-                archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+        for name, content in sorted(_files(sources, "")):
+            entry = zipfile.ZipInfo(f"towline_agent/{name}", (2020, 1, 1, 0, 0, 0))
+            entry.external_attr = 0o600 << 16
+            sizes[name] = len(content)
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     zipped = buffer.getvalue()
     return Package(hashlib.sha256(zipped).hexdigest()[:20], zipped, sizes)
+
+
+def _files(folder: Traversable, below: str) -> Iterator[tuple[str, bytes]]:
+    """Every source in a folder and those in it, as its path and what it holds."""
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _files(item, f"{below}{item.name}/")
+        elif item.name.endswith(".py"):
+            yield below + item.name, item.read_bytes()

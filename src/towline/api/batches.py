@@ -1,8 +1,8 @@
 """Batches, as programs see them."""
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
-from towline.api.jobs import JobView
+from towline.api.jobs import After, JobView, MachineReason
 
 
 class MachineShare(TypedDict):
@@ -25,14 +25,23 @@ class BatchView(TypedDict):
     max_parallel: int
     fail_fast: bool
     stopped: bool
+    #: What it is to run after, and what of that it still waits for.
+    after: list[After]
+    waits_for: list[After]
     counts: dict[str, int]
     rate: float
     eta_s: float | None
     machines: dict[str, MachineShare]
     why: str
     home: bool
+    #: Jobs that have ended and whose results are not home; once all have ended, from where they do
+    #: not come, because it does not answer.
+    pending: int
+    away: list[MachineReason]
     #: To follow it from here on.
     seq: int
+    #: While what its jobs need travels: how many bytes of it have arrived, and of how many.
+    sending: NotRequired[list[int]]
 
 
 class BatchAnswer(TypedDict):

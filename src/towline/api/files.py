@@ -4,7 +4,7 @@ from typing import Any, TypedDict
 
 
 class Listing(TypedDict):
-    entries: list[dict[str, Any]]
+    entries: list[Any]
     more: bool
 
 
@@ -35,6 +35,13 @@ class Fetched(TypedDict):
     conflicts: list[list[str]]
     refused: list[str]
     in_the_way: list[str]
+
+
+class Coming(TypedDict):
+    """Bytes of a job's results that have come, and of how many; both 0 while none are coming."""
+
+    done: int
+    total: int
 
 
 class Diff(TypedDict):

@@ -21,6 +21,43 @@ class QueueEntry(TypedDict):
     waiting: NotRequired[int]
 
 
+class ReasonView(TypedDict):
+    """Why a job waits or ended as it did; the kind is empty where there is nothing to say."""
+
+    kind: str
+    text: NotRequired[str]
+    code: NotRequired[int]
+    signal: NotRequired[int]
+    peak_kb: NotRequired[int]
+    attempt: NotRequired[int]
+    machine: NotRequired[str]
+    process: NotRequired[str]
+    then: NotRequired[str]
+    line: NotRequired[int]
+    job: NotRequired[int]
+    batch: NotRequired[str]
+    state: NotRequired[str]
+
+
+class HomeView(TypedDict):
+    """Where what a job made stands: `none`, `pending`, `home` or `failed`."""
+
+    kind: str
+    path: NotRequired[str]
+    why: NotRequired[str]
+
+
+class After(TypedDict):
+    """What a job waits for before it begins: a job, or else a batch."""
+
+    #: How that must end: `ok`, `any` or `failed`.
+    when: str
+    job: int
+    batch: str
+    #: Where that stands; only while it is waited for.
+    state: NotRequired[str]
+
+
 class JobView(TypedDict):
     """A job and where it stands; the values of its environment are left out on purpose."""
 
@@ -36,6 +73,7 @@ class JobView(TypedDict):
     started: float | None
     ended: float | None
     reason: str
+    because: ReasonView
     owner: str
     command: list[str]
     folder: str
@@ -43,8 +81,12 @@ class JobView(TypedDict):
     retries: int
     priority: int
     results: str
+    home: HomeView
     batch: str
     line: int
+    after: list[After]
+    #: Of `after`, what it still waits for; only while it does.
+    waits_for: NotRequired[list[After]]
     silent_since: NotRequired[float | None]
 
 
@@ -73,6 +115,41 @@ class ProcessView(TypedDict):
     folder: str | None
 
 
+class PeaksView(TypedDict):
+    """The most that a job used at a time; of GPUs nothing where it had none."""
+
+    cpus: float
+    mem_mb: float
+    gpu_util: float | None
+    gpu_mem_mb: float | None
+
+
+class UsedView(TypedDict):
+    """What one process used: on average, and at most."""
+
+    rank: int
+    cpus: float
+    most_cpus: float
+    most_mem_mb: float
+    gpu_util: float | None
+    most_gpu_util: float | None
+    most_gpu_mem_mb: float | None
+
+
+class StretchView(TypedDict):
+    """What a job used from a moment on, for so many seconds."""
+
+    at: float
+    seconds: float
+    attempt: int
+    processes: list[UsedView]
+
+
+class JobSamples(TypedDict):
+    samples: list[StretchView]
+    peaks: PeaksView | None
+
+
 class JobDetail(JobView):
     """Everything about one job."""
 
@@ -88,11 +165,17 @@ class JobDetail(JobView):
     files: int
     bytes: int
     processes: list[ProcessView]
+    peaks: PeaksView | None
     history: list[Happened]
 
 
 class Accepted(TypedDict):
     jobs: list[JobView]
+
+
+class Retried(Accepted):
+    #: Jobs and batches that were skipped because of these, and stay so until they are retried.
+    skipped: list[str]
 
 
 class JobList(TypedDict):
@@ -127,6 +210,8 @@ class Why(TypedDict):
     machines: list[MachineReason]
     silent_since: NotRequired[float | None]
     queue: NotRequired[QueueEntry]
+    #: Of what it is to run after, what has not ended.
+    waits_for: NotRequired[list[After]]
 
 
 class Place(TypedDict):

@@ -5,22 +5,26 @@ import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
-
+from towline.agent.endings import read_ending
 from towline.agent.link import Link
-from towline.agent.messages import Clock, read_ending
+from towline.agent.messages import Clock
+from towline.backends.terms import Printed
 from towline.errors import AgentError, HostError
+from towline.model.job import Ending
+
+#: What is heard of such a command: its output, and last how it ended.
+Said = Printed | Ending
 
 _READ = 256 * 1024
 #: Files of one `exec` are told apart from those of the next, also after a restart.
 _EXEC_NUMBERS = itertools.count(1)
 
 
-async def run_beside(link: Link, key: str, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
+async def run_beside(link: Link, key: str, argv: list[str]) -> AsyncIterator[Said]:
     """Its output as it comes, and last its ending."""
     side = f"{key}.x{next(_EXEC_NUMBERS)}.{id(link) % 10**6}"
     await link.ask("exec", key=key, new_key=side, argv=argv, env={})
-    queue: asyncio.Queue[dict[str, Any] | BaseException | None] = asyncio.Queue(8)
+    queue: asyncio.Queue[Printed | BaseException | None] = asyncio.Queue(8)
 
     async def pump(stream: str) -> None:
         offset = 0
@@ -30,7 +34,7 @@ async def run_beside(link: Link, key: str, argv: list[str]) -> AsyncIterator[dic
                     "read", key=side, stream=stream, offset=offset, limit=_READ, wait=True
                 )
                 if blob:
-                    await queue.put({"stream": stream, "offset": offset, "blob": blob})
+                    await queue.put(Printed(stream, offset, blob))
                     offset += len(blob)
                 if header["eof"]:
                     return await queue.put(None)
@@ -49,8 +53,7 @@ async def run_beside(link: Link, key: str, argv: list[str]) -> AsyncIterator[dic
             else:
                 yield item
         answer, _ = await link.ask("observe", keys=[side])
-        ending = read_ending(answer["states"].get(side, {}).get("ending"), Clock())
-        yield {"ending": msgspec.to_builtins(ending)}
+        yield read_ending(answer["states"].get(side, {}).get("ending"), Clock())
     finally:
         for task in pumps:
             task.cancel()

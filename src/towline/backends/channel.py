@@ -5,7 +5,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from towline.agent.link import Link
 from towline.errors import AgentError, HostError, Unreachable, Unusable
@@ -23,6 +23,19 @@ _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 #: The same while something is wanted there.
 _LONGEST_PAUSE_BUSY_S = 15.0
+
+
+class Guest(Protocol):
+    """Someone who uses the channel to a machine too: the queue whose access node it is."""
+
+    def is_busy(self) -> bool:
+        """Whether it matters to be connected again soon."""
+
+    async def greet(self, link: Link) -> None:
+        """The channel is open, for the first time or again."""
+
+    def heard(self, header: dict[str, Any]) -> None:
+        """The agent said something unasked."""
 
 
 class Channel:
@@ -123,6 +136,12 @@ class Channel:
                         raise self.error
         except TimeoutError:
             raise self.error or Unreachable(f"{self.name}: does not answer") from None
+        return self.link
+
+    def present(self) -> Link:
+        """The open channel, without waiting for one."""
+        if self.link is None or self.link.closed or not self._greeted:
+            raise self.error or Unreachable(f"{self.name}: does not answer")
         return self.link
 
     async def _run(self) -> None:

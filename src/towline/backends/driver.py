@@ -14,17 +14,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from towline.agent.endings import read_ending, read_output
 from towline.agent.link import Answer, Link
-from towline.agent.messages import Clock, read_ending, read_output
-from towline.backends.base import Guest, Report
-from towline.backends.channel import Channel
+from towline.agent.messages import Clock
+from towline.backends.base import Report
+from towline.backends.channel import Channel, Guest
 from towline.backends.distance import Distance
 from towline.backends.outbox import MANY, Outbox
 from towline.backends.recalls import Recalls
 from towline.backends.silence import Silence
 from towline.backends.staging import Sending
 from towline.backends.tasks import Tasks
-from towline.backends.wanted import Wanted, other_host
+from towline.backends.upkeep import Upkeep
+from towline.backends.wanted import Said, Wanted, other_host, unheard_of
 from towline.errors import AgentError, HostError, Nonsense
 from towline.hosts.base import Host
 from towline.model.events import (
@@ -113,6 +115,16 @@ class Driver:
 
     async def reach(self, timeout_s: float = 40.0, patient: bool = True) -> Link:
         return await self.channel.reach(timeout_s, patient)
+
+    @property
+    def is_connected(self) -> bool:
+        return self.link is not None
+
+    async def upkeep(self, timeout_s: float) -> Upkeep:
+        return Upkeep(await self.reach(timeout_s, patient=False), self.root)
+
+    def jobs(self) -> set[int]:
+        return {wanted.job for wanted in self.wanted.values()}
 
     async def close(self) -> None:
         await self.channel.close()
@@ -234,12 +246,7 @@ class Driver:
 
     def elsewhere(self, job: int) -> str:
         """Why nothing is heard of a job though the machine answers; empty where that is not so."""
-        hosts = {w.elsewhere for w in self.wanted.values() if w.elsewhere and w.job == job}
-        if not hosts:
-            return ""
-        now = f" ({self.identity.host})" if self.identity and self.identity.host else ""
-        there = ", ".join(sorted(hosts))
-        return f"{self.name} leads to another machine now{now}; job {job} runs on {there}"
+        return unheard_of(job, self.wanted.values(), self.name, self.identity)
 
     def _down(self, error: HostError) -> None:
         self.report(MachineGone(self.name))
@@ -322,8 +329,8 @@ class Driver:
             for kill, some_keys in running.items():
                 await link.ask("stop", keys=some_keys, grace_s=0.0 if kill else None)
         except (HostError, AgentError) as error:
+            # It is repeated: by reconciling after the next greeting, or in a while.
             log.warning("a stop on %s: %s", self.name, error)
-            return  # it is repeated: by reconciling after the next greeting, or in a while
 
     async def _leave_word(self, link: Link, wanted: Wanted) -> None:
         """Its own machine has the same home as this one: there it finds that it is to stop."""
@@ -375,16 +382,12 @@ class Driver:
             since = self._clock.here(at) or time.time()
             self.report(ProcessStarted(wanted.job, wanted.attempt, wanted.rank, since))
 
-    def _end(self, wanted: Wanted, ending: Ending, said: tuple[bytes, bytes] | None = None) -> None:
+    def _end(self, wanted: Wanted, ending: Ending, said: Said = None) -> None:
         if self.wanted.pop(wanted.key, None) is not None and not wanted.settled:
             self._report_end(wanted, self.mended(wanted.snapshots, ending), said)
 
-    def _report_end(
-        self, wanted: Wanted, ending: Ending, said: tuple[bytes, bytes] | None = None
-    ) -> None:
+    def _report_end(self, wanted: Wanted, ending: Ending, said: Said = None) -> None:
         self.report(ProcessEnded(wanted.job, wanted.attempt, wanted.rank, ending, said))
-
-    # --- small print -------------------------------------------------------------------------
 
     def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._tasks.spawn(coroutine, self._begin_anew)

@@ -20,8 +20,6 @@ from towline.snapshot.blobs import BlobStore
 
 
 class Machines(Insight):
-    queues_itself = False
-
     def __init__(
         self,
         engine_id: str,
@@ -43,7 +41,11 @@ class Machines(Insight):
         assert job.attempt is not None
         if len(job.attempt.placement) == 1:
             self._want(job, request, port=0, again=False)
-        else:
+            return
+        gang = job.id, job.attempt.number
+        if gang not in self._gathering and gang not in self._gangs:
+            # At once, so that a stop that comes before anything is done finds it.
+            self._gathering[gang] = False
             self._tasks.spawn(
                 self._start_gang(job, request), lambda error: self._end_all(job, "refused", error)
             )
@@ -58,7 +60,6 @@ class Machines(Insight):
         slots = {slot.machine: slot for slot in job.attempt.placement}
         first = job.attempt.placement[0]
         gang = job.id, job.attempt.number
-        self._gathering[gang] = False
         try:
             for slot in slots.values():
                 if (driver := self.driver_of(slot)) is None:

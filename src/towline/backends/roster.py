@@ -19,11 +19,13 @@ from towline.backends.membership import Membership
 from towline.backends.silence import TICK_S, AwakeClock
 from towline.backends.tasks import Tasks
 from towline.backends.wanted import Wanted
+from towline.core.samples import Use
 from towline.errors import HostError, NoNetwork
 from towline.model.events import MachineRemoved, MachineSeen
 from towline.model.identity import is_one
 from towline.model.machine import Machine, Slot
 from towline.probes.machine import closed_at, observe
+from towline.probes.use import used_by_jobs
 from towline.snapshot.blobs import BlobStore
 
 
@@ -51,6 +53,8 @@ class Roster:
         self._tasks = Tasks("machines")
         self._awake = AwakeClock(time.monotonic())
         self._looks_at_clock = False
+        #: Told what our processes use on a machine, by their keys.
+        self.on_use: Callable[[dict[str, Use]], None] = lambda uses: None
         #: Makes a machine known again that an earlier Engine used.
         self.find_machine: Callable[[Slot], None] = lambda slot: None
 
@@ -67,9 +71,14 @@ class Roster:
     def driver_at(self, target: str) -> Driver | None:
         return self.drivers.get(self._names.get(target, ""))
 
-    def is_seen(self, name: str) -> bool:
-        """Whether it is known what a machine has, under whichever of its names."""
-        return self.twins.get(name, name) in self.seen
+    def other_names(self, name: str) -> list[str]:
+        """Those that count as this one."""
+        return [other for other, counts in self.twins.items() if counts == name]
+
+    def machines_in(self, cluster: str) -> list[Driver]:
+        members = self.members.items()
+        names = [name for name, member in members if cluster in member.clusters]
+        return [self.drivers[name] for name in names if name in self.drivers]
 
     def join(self, cluster: str, members: Iterable[Membership]) -> None:
         """Make `members` the machines of a cluster; connections that exist are kept."""
@@ -188,6 +197,8 @@ class Roster:
 
     def _probed(self, driver: Driver, raw: dict[str, Any]) -> None:
         self._raw[driver.name], previous = raw, self._raw.get(driver.name)
+        if previous is not raw:
+            self.on_use(used_by_jobs(raw, previous, self.engine_id))
         member = self.members.get(driver.name)
         if member is None or driver.link is None:
             return
@@ -199,7 +210,7 @@ class Roster:
             driver.link.hello,
             limits=member.limits,
             name=driver.name,
-            clusters=self._clusters_of(driver.name),
+            clusters=self.clusters_of(driver.name),
             owners=member.owners,
             aliases=member.aliases,
             before=self.seen.get(driver.name),
@@ -250,9 +261,9 @@ class Roster:
                 return name
         return None
 
-    def _clusters_of(self, name: str) -> tuple[str, ...]:
+    def clusters_of(self, name: str) -> tuple[str, ...]:
         """Those of a machine under all its names."""
-        names = [name, *(other for other, counts in self.twins.items() if counts == name)]
+        names = [name, *self.other_names(name)]
         found = (self.members[one].clusters for one in names if one in self.members)
         return tuple(sorted(set[str]().union(*found)))
 

@@ -17,7 +17,7 @@ from towline.backends.ahead import settle
 from towline.backends.parcels import Pace, parcels
 from towline.errors import AgentError
 from towline.snapshot.blobs import BlobStore
-from towline.snapshot.take import Entry, load_snapshot
+from towline.snapshot.entries import Entry, load_snapshot
 
 #: Messages on the wire before the oldest must be acknowledged: keeps the pipe full, memory bounded.
 _WINDOW = 8

@@ -1,11 +1,14 @@
 """What should be on a machine, as the driver of that machine keeps track of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from towline.model.identity import Identity, is_another
+
+#: The output of a process, where that is little and came with the news of its end.
+Said = tuple[bytes, bytes] | None
 
 
 class Wanted(Struct):
@@ -55,3 +58,12 @@ def other_host(wanted: Wanted, known: dict[str, Any], here: Identity | None) -> 
     ending = known.get("ending") if known["state"] == "ended" else None
     certain = isinstance(ending, dict) and ending.get("cause") not in ("lost", "void")
     return "" if certain else wanted.identity.host or "another machine"
+
+
+def unheard_of(job: int, wanted: Iterable[Wanted], name: str, here: Identity | None) -> str:
+    """Why nothing is heard of a job though the machine called `name` answers; empty otherwise."""
+    hosts = {one.elsewhere for one in wanted if one.elsewhere and one.job == job}
+    if not hosts:
+        return ""
+    now = f" ({here.host})" if here and here.host else ""
+    return f"{name} leads to another machine now{now}; job {job} runs on {', '.join(sorted(hosts))}"

@@ -39,8 +39,8 @@ class EventFiles:
 
     def _is_home(self, view: dict[str, Any]) -> bool:
         """Show the results themselves where they have come home."""
-        results = original(view.get("results") or "")
-        home = os.path.join(results, self.logdir) if os.path.isabs(results) else ""
+        results = original((view.get("home") or {}).get("path") or "")
+        home = os.path.join(results, self.logdir) if results else ""
         if view["state"] not in FINAL or not home or not os.path.isdir(home):
             os.mkdir(self.folder, 0o700)
             return False

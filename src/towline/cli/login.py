@@ -27,7 +27,20 @@ def typed_here(login: Login) -> bool:
 
     target = shown_cluster(login.target)
     note(f"logging in to {target}")
-    if subprocess.run(login.command).returncode == 0:
+    if subprocess.run(login.command).returncode == 0 and _stays(login):
         return True
     note(f"could not log in to {target}")
     return False
+
+
+def _stays(login: Login) -> bool:
+    """Wait until the connection that ssh leaves behind is cut off from this terminal.
+
+    ssh ends a moment before that: were the terminal to go now, the connection would go with it. It
+    answers as soon as it is on its own.
+    """
+    import subprocess
+
+    program, *rest = login.command
+    question = [program, "-O", "check", "-o", "ControlMaster=no", *rest]
+    return subprocess.run(question, capture_output=True).returncode == 0

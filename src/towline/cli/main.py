@@ -20,6 +20,7 @@ COMMANDS = {
         "run": "run a command as a job and follow it",
         "batch": "run many commands as one batch and follow it",
         "attach": "follow a job again, from the start of its output",
+        "wait": "wait until jobs have ended",
         "stop": "stop jobs",
         "retry": "run ended jobs again",
         "rm": "forget ended jobs, and what is kept of them on machines",
@@ -48,6 +49,13 @@ COMMANDS = {
         "checkout": "bring the submitted version back as a folder",
         "snapshots": "list and forget the records of dirty trees",
     },
+    "As on a Grid Engine": {
+        "qsub": "submit a script or a command",
+        "qstat": "list what has not ended",
+        "qdel": "stop jobs",
+        "qacct": "tell how jobs ended",
+        "shims": "write these under their own names, for other tools",
+    },
     "Places": {
         "clusters": "list, add and remove clusters",
         "machines": "list machines and what is free on them",
@@ -56,6 +64,7 @@ COMMANDS = {
         "doctor": "check every cluster step by step",
         "gc": "remove what ended jobs left on machines",
         "engine": "look at, end or debug the Engine behind `tow`",
+        "completion": "let your shell complete what you type behind `tow`",
     },
 }
 BROKEN_PIPE_CODE = 141
@@ -142,11 +151,11 @@ def overview() -> str:
 
 #: What commands are called elsewhere, and what does that here.
 ELSEWHERE = {
-    "status": ("ps", "ls-jobs", "queue", "squeue", "jobs", "list", "top", "qstat", "sacct", "st"),
-    "stop": ("cancel", "kill", "scancel", "abort", "qdel", "down", "delete"),
-    "attach": ("wait", "follow", "watch"),
+    "status": ("ps", "ls-jobs", "queue", "squeue", "jobs", "list", "top", "sacct", "st"),
+    "stop": ("cancel", "kill", "scancel", "abort", "down", "delete"),
+    "attach": ("follow", "watch"),
     "log": ("logs", "tail", "output", "cat-log"),
-    "run": ("submit", "start", "launch", "exec-job", "sbatch", "srun", "qsub"),
+    "run": ("submit", "start", "launch", "exec-job", "sbatch", "srun"),
     "exec": ("ssh", "shell", "connect", "bash", "enter"),
     "retry": ("rerun", "restart", "resubmit", "requeue", "again", "resume"),
     "machines": ("sinfo", "nodes", "hosts", "gpus", "free", "nvidia-smi"),

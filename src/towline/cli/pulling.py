@@ -12,6 +12,7 @@ from towline.errors import HostError, NotFound, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, BinaryIO
 
     from towline.client.session import Session
@@ -22,6 +23,8 @@ class Coming:
 
     def __init__(self, path: str, entry: dict[str, Any], place: str) -> None:
         self.path = path
+        #: As its machine calls it.
+        self.name: str = entry["name"]
         self.size = entry.get("size", 0)
         self.mode = _mode(entry)
         self.place = place
@@ -33,7 +36,7 @@ class Coming:
     def asked(self) -> dict[str, Any]:
         return {"path": self.path, "size": self.size, "offset": self.received}
 
-    def write(self, offset: int, data: bytes) -> None:
+    def write(self, offset: int, data: bytes | memoryview) -> None:
         if offset != self.received:
             raise Gone("the Engine sent another piece than the next one")
         if self._sink is None:
@@ -73,26 +76,76 @@ class Pull:
         """Bring the file or folder `path` to `local`."""
         path, pattern = self._split(path)
         base = (local or ".") if pattern else local_base(self.job, path, local)
-        found = self._files(path)
-        if pattern:
-            found = [entry for entry in found if matches(entry["name"], pattern)]
-            if not found:
-                raise NotFound(f"the job has no file like {_joined(path, pattern)}")
-        # A name is judged before the first byte is written: all are good, or none is used.
+        travel = Travel(f"pulling {printable(os.path.basename(path)) or 'all'}")
+        coming: list[Coming] = []
+        try:
+            if pattern:
+                coming = self._expected(path, base, self._matching(path, pattern))
+            else:
+                coming = self._gather(path, base, travel)
+            self._bring(coming, travel)
+        finally:
+            travel.end()
+            for file in coming:
+                file.discard()
+
+    def _expected(self, path: str, base: str, found: list[dict[str, Any]]) -> list[Coming]:
+        """What of these files is to come; a name is judged before the first byte is written."""
         places = [(entry, local_place(base, entry["name"])) for entry in found]
         coming = [
             Coming(_joined(path, entry["name"]), entry, place)
             for entry, place in places
             if not self._is_in_the_way(entry, place)
         ]
-        self.total = sum(file.size for file in coming)
-        travel = Travel(f"pulling {printable(os.path.basename(path)) or 'all'}")
+        self.total += sum(file.size for file in coming)
+        return coming
+
+    def _gather(self, path: str, base: str, travel: Travel) -> list[Coming]:
+        """Bring every short file below `path`, in one round trip; the others are still to come."""
+        later: list[Coming] = []
+        left_out = 0
+        for found in self._found(path):
+            files = {entry["name"]: data for entry, data in found if entry["kind"] == "file"}
+            left_out += len(found) - len(files)
+            listed = [entry for entry, _ in found if entry["name"] in files]
+            for file in self._expected(path, base, listed):
+                content = files[file.name]
+                if content is None:
+                    later.append(file)
+                else:
+                    self._take(file, content)
+            travel.at(self.bytes, self.total)
+        if left_out:
+            note(f"links and special files are left out: {left_out}")
+        return later
+
+    def _found(self, path: str) -> Iterator[list[tuple[dict[str, Any], memoryview | None]]]:
+        """Every file below `path`, once, with its contents if it is short."""
+        target = with_query(f"/v1/jobs/{self.job}/gather", path=path)
+        tries = MOST_TRIES
+        known: set[str] = set()
+        while True:
+            before = len(known)
+            try:
+                for header, blob in self.session.frames("GET", target):
+                    found = with_contents(header["files"], memoryview(blob))
+                    yield [one for one in found if one[0]["name"] not in known]
+                    known.update(entry["name"] for entry, _ in found)
+                return
+            except Gone:
+                tries = tries - 1 if len(known) == before else MOST_TRIES
+                if not tries:
+                    raise
+
+    def _take(self, file: Coming, content: memoryview) -> None:
+        """Put a file into its place of which all is here."""
         try:
-            self._bring(coming, travel)
+            file.write(0, content)
+            file.complete()
+            self._settle(file.part, file.place)
+            self.bytes += len(content)
         finally:
-            travel.end()
-            for file in coming:
-                file.discard()
+            file.discard()
 
     def _split(self, path: str) -> tuple[str, str]:
         """The folder to look in and the pattern of what is wanted; no pattern: all of it."""
@@ -107,29 +160,19 @@ class Pull:
                 return "/".join(parts[:place]), "/".join(parts[place:])
         return path, ""
 
-    def _files(self, path: str) -> list[dict[str, Any]]:
-        """Every plain file below `path`, named from there; the name of `path` itself is empty."""
-        try:
-            answer = self.session.call("GET", with_query(f"/v1/jobs/{self.job}/walk", path=path))
-        except ApiError as error:
-            if error.code != "not_found":
-                raise
-            return [self._single_file(path)]
+    def _matching(self, path: str, pattern: str) -> list[dict[str, Any]]:
+        """Every plain file below `path` that a shell would mean by the pattern."""
+        answer = self.session.call("GET", with_query(f"/v1/jobs/{self.job}/walk", path=path))
         if answer.get("more"):
             note("there are more files than can be listed at once: pull the folders one by one")
-        files = [entry for entry in answer["files"] if entry.get("kind", "file") == "file"]
-        if left_out := len(answer["files"]) - len(files):
-            note(f"links and special files are left out: {left_out}")
-        return files
-
-    def _single_file(self, path: str) -> dict[str, Any]:
-        """What its folder says of a file; that it is not there, reading it will tell."""
-        folder, _, name = path.rstrip("/").rpartition("/")
-        target = with_query(f"/v1/jobs/{self.job}/files", path=folder)
-        for entry in self.session.call("GET", target)["entries"]:
-            if entry["name"] == name and entry.get("kind") == "file":
-                return {**entry, "name": ""}
-        return {"name": ""}
+        found = [
+            entry
+            for entry in answer["files"]
+            if entry.get("kind", "file") == "file" and matches(entry["name"], pattern)
+        ]
+        if not found:
+            raise NotFound(f"the job has no file like {_joined(path, pattern)}")
+        return found
 
     def _is_in_the_way(self, entry: dict[str, Any], place: str) -> bool:
         if not os.path.lexists(place) or self.force or _may_be_same(place, entry):
@@ -179,6 +222,19 @@ class Pull:
             self.brought.append(place)
         except FileExistsError:
             (self.same if _same(part, place) else self.in_the_way).append(place)
+
+
+def with_contents(
+    entries: list[dict[str, Any]], contents: memoryview
+) -> list[tuple[dict[str, Any], memoryview | None]]:
+    """Files, each with those of the bytes that are its own; None where it came without."""
+    found: list[tuple[dict[str, Any], memoryview | None]] = []
+    at = 0
+    for entry in entries:
+        size = entry.get("got")
+        found.append((entry, None if size is None else contents[at : at + size]))
+        at += size or 0
+    return found
 
 
 def matches(name: str, pattern: str) -> bool:

@@ -51,11 +51,19 @@ class Options(TypedDict, total=False):
     logdir: str
     #: The number of a job: start with what it left in its $KEEP_DIR.
     continued: int
+    #: Jobs (or their numbers, titles, batches) that must have ended before it begins: well, in
+    #: whatever way, or not well.
+    after: Sequence[Any]
+    after_any: Sequence[Any]
+    after_failed: Sequence[Any]
     #: Slurm: options of sbatch; start it again by itself; a signal before its limit; what then.
     options: Mapping[str, str]
     requeue: bool
     signal: str
     on_timeout: str
+
+
+_CHAINS = ("after", "after_any", "after_failed")
 
 
 def ask_for(
@@ -64,7 +72,9 @@ def ask_for(
     """The ask that goes to the Engine; text is a line for a shell, a list is taken as it is."""
     if unknown := options.keys() - Options.__annotations__.keys():
         raise TypeError(_unknown(sorted(unknown)[0]))
-    values: dict[str, Any] = {name: _plain(value) for name, value in options.items()}
+    values: dict[str, Any] = {
+        name: _named(value) if name in _CHAINS else _plain(value) for name, value in options.items()
+    }
     if isinstance(command, str):
         argv = [*SHELL, command]
         values.setdefault("title", command)
@@ -84,6 +94,12 @@ def ask_for(
         "umask": umask(),
         **{name: value for name, value in values.items() if value is not None},
     }
+
+
+def _named(jobs: Any) -> list[str]:
+    """Jobs as the Engine is told of them: one, or several."""
+    several = [jobs] if isinstance(jobs, str | int) or hasattr(jobs, "id") else jobs
+    return [str(getattr(job, "id", job)) for job in several]
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from towline.client.session import Session
 
 #: The parts of an event, as the Engine sends it.
-EVENT = ("seq", "at", "job", "line", "state", "machine", "gpus", "exit_code", "text")
+EVENT = (
+    *("seq", "at", "job", "line", "state", "machine", "gpus", "exit_code", "text"),
+    *("kind", "because", "reason"),
+)
 
 
 def follow_batch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ def events(
     """Every event after the one numbered `since` (-1: from now on), each once and in order."""
     patience = Patience()
     while True:
+        if deadline is not None and time.monotonic() > deadline:
+            raise TimeoutError
         target = with_query(
             "/v1/events", since=since, job=job or None, batch=batch or None, follow=int(follow)
         )
@@ -67,6 +70,18 @@ def events(
                     yield event
             if not follow:
                 return
+        except EngineError as error:
+            patience.bear(error)
+        patience.wait()
+
+
+def seq_now(session: Session) -> int:
+    """The number of the last event so far."""
+    patience = Patience()
+    while True:
+        try:
+            with session.open("GET", with_query("/v1/events", since=-1, follow=0)) as reply:
+                return int(reply.headers[_SEQ_HEADER])
         except EngineError as error:
             patience.bear(error)
         patience.wait()

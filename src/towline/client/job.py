@@ -11,6 +11,7 @@ from towline.client.events import events
 from towline.client.follow import Following
 from towline.client.transport import Gone, with_query
 from towline.errors import JobFailed
+from towline.model.names import SAYS_STATE
 from towline.model.odd_text import original
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from towline.client.asks import Options
     from towline.client.session import Session
 
-FINAL = ("done", "failed", "stopped", "lost")
-#: Of `results` in what the Engine tells of a job: they are on their way.
-_ON_THEIR_WAY = "wanted"
+FINAL = ("done", "failed", "stopped", "lost", "skipped")
 #: How often a file is asked for again when the Engine goes away over it.
 _TRIES = 10
 
@@ -50,7 +49,7 @@ class Outcome:
     """How a job ended."""
 
     job: int
-    #: `done`, `failed`, `stopped` or `lost`.
+    #: `done`, `failed`, `stopped`, `lost`, or `skipped` because of what it was to run after.
     state: str
     #: The command's; 128 + n for signal n; None when no code is known.
     exit_code: int | None
@@ -60,6 +59,8 @@ class Outcome:
     #: Seconds since 1970; `started` is None when it never began.
     started: float | None
     ended: float | None
+    #: The kind of the reason: `exit_code`, `signal`, `timeout`, `oom`, ...
+    kind: str = ""
 
     @property
     def ok(self) -> bool:
@@ -69,7 +70,7 @@ class Outcome:
         why = self.reason.split("\n")[0]
         if not why and self.state == "failed" and self.exit_code is not None:
             why = f"exit code {self.exit_code}"
-        said = f"{self.state}: {why}" if why and not why.startswith(self.state) else why
+        said = f"{self.state}: {why}" if why and self.kind not in SAYS_STATE else why
         return f"job {self.job} {said or self.state}"
 
 
@@ -242,7 +243,7 @@ class Job:
         return self.facts["state"] in FINAL
 
     def _is_home(self) -> bool:
-        return self._is_over() and self.facts.get("results") != _ON_THEIR_WAY
+        return self._is_over() and (self.facts.get("home") or {}).get("kind") != "pending"
 
     def _outcome(self) -> Outcome:
         facts = self.facts
@@ -255,6 +256,7 @@ class Job:
             machines=tuple(facts.get("machines") or ()),
             started=facts.get("started"),
             ended=facts.get("ended"),
+            kind=str((facts.get("because") or {}).get("kind") or ""),
         )
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PIECE = 1 << 18
 HEAD_LIMIT = 1 << 16
 FRAME_HEAD_LIMIT = 1 << 26
+#: A Ctrl-C that comes right before we wait for the Engine's next word would wait for it as well.
+LOOK_UP_S = 1.0
 
 #: Bytes that may stand in a target as they are.
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
@@ -240,14 +242,24 @@ class Reply:
         return line
 
     def _receive(self) -> bool:
-        if self.deadline is not None:
-            import time
-
-            # Zero would not wait at all, and say so in other words.
-            self._connection.settimeout(max(0.001, self.deadline - time.monotonic()))
         try:
-            piece = self._connection.recv(PIECE)
+            piece = self._wait_and_receive()
         except ConnectionResetError:
             raise Gone("the Engine closed the connection") from None
         self._raw += piece
         return bool(piece)
+
+    def _wait_and_receive(self) -> bytes:
+        while True:
+            wait_s = LOOK_UP_S
+            if self.deadline is not None:
+                import time
+
+                # Zero would not wait at all, and say so in other words.
+                wait_s = min(wait_s, max(0.001, self.deadline - time.monotonic()))
+            self._connection.settimeout(wait_s)
+            try:
+                return self._connection.recv(PIECE)
+            except TimeoutError:
+                if wait_s < LOOK_UP_S:
+                    raise

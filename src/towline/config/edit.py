@@ -12,17 +12,17 @@ from tomlkit.exceptions import TOMLKitError
 
 from towline.config.check import NAME, check_text, read_file
 from towline.config.load import check_config
-from towline.config.settings import MachinesCluster, SlurmCluster
+from towline.config.settings import MachinesCluster, QueueCluster
 from towline.config.targets import split_target
 from towline.errors import ConfigError, NotFound, UsageError
 
 
-def add_cluster(file: str, name: str, cluster: MachinesCluster | SlurmCluster) -> None:
+def add_cluster(file: str, name: str, cluster: MachinesCluster | QueueCluster) -> None:
     """Write a new cluster into the file, which is made if there is none."""
     _save(file, text_with_cluster(file, name, cluster))
 
 
-def text_with_cluster(file: str, name: str, cluster: MachinesCluster | SlurmCluster) -> str:
+def text_with_cluster(file: str, name: str, cluster: MachinesCluster | QueueCluster) -> str:
     """What the file would say with a new cluster; refuses what could not be used."""
     if name == "local":
         raise UsageError(
@@ -62,8 +62,8 @@ def set_default(file: str, name: str) -> None:
     _save(file, text)
 
 
-def _check_targets(name: str, cluster: MachinesCluster | SlurmCluster) -> None:
-    if isinstance(cluster, SlurmCluster):
+def _check_targets(name: str, cluster: MachinesCluster | QueueCluster) -> None:
+    if isinstance(cluster, QueueCluster):
         split_target(cluster.host)
         return
     if not cluster.machines:
@@ -72,7 +72,7 @@ def _check_targets(name: str, cluster: MachinesCluster | SlurmCluster) -> None:
         split_target(entry.ssh)
 
 
-def _said(cluster: MachinesCluster | SlurmCluster) -> dict[str, Any]:
+def _said(cluster: MachinesCluster | QueueCluster) -> dict[str, Any]:
     """Its settings, but for those that are as if nothing was said."""
     plain = to_builtins(cluster)
     said = [one.name for one in fields(cluster) if getattr(cluster, one.name) != _default(one)]

@@ -62,6 +62,12 @@ class MachinesCluster(
     stagger: Seconds = 0.25
     #: Hours in which no job starts on these machines.
     quiet_hours: str | list[str] = ""
+    #: Variables of every job there.
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        # Values of variables may be secrets.
+        return f"MachinesCluster({self.machines!r}, env={sorted(self.env)})"
 
     @property
     def kind(self) -> str:
@@ -87,8 +93,8 @@ class MachinesCluster(
         )
 
 
-class SlurmCluster(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="slurm"):
-    """A Slurm, reached through a machine that has `sbatch`."""
+class QueueCluster(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cluster with a queue of its own, reached through a machine that has its commands."""
 
     host: str = THIS
     setup: str = ""
@@ -97,24 +103,46 @@ class SlurmCluster(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
     folder: str = "~/.towline"
     #: Name in the job's folder -> folder or file that is on the nodes already.
     links: dict[str, str] = field(default_factory=dict)
+    #: Shell text that the queue's commands need before them, on the access node.
+    setup_login: str = ""
+    #: Variables of every job there.
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        # Values of variables may be secrets.
+        return f"{type(self).__name__}({self.host!r}, env={sorted(self.env)})"
 
     @property
     def kind(self) -> str:
-        return "slurm"
+        return str(self.__struct_config__.tag)
+
+    @property
+    def configured(self) -> dict[str, str | int | float | bool]:
+        """What its dialect is told of it: options, and what the site calls things."""
+        return self.options
+
+
+class SlurmCluster(
+    QueueCluster, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="slurm"
+):
+    """A Slurm, reached through a machine that has `sbatch`."""
 
 
 class GridEngineCluster(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="gridengine"
+    QueueCluster, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="gridengine"
 ):
     """A Grid Engine, reached through a machine that has `qsub`."""
 
-    host: str = THIS
-    setup: str = ""
-    options: dict[str, str | int | float | bool] = field(default_factory=dict)
+    #: What the site calls its parallel environment for several CPUs, and the complexes by which it
+    #: counts memory and GPUs; empty: the one that is found there.
+    pe: str = ""
+    memory: str = ""
+    gpus: str = ""
 
     @property
-    def kind(self) -> str:
-        return "gridengine"
+    def configured(self) -> dict[str, str | int | float | bool]:
+        named = {"--pe": self.pe, "--memory": self.memory, "--gpus": self.gpus}
+        return {**self.options, **{name: value for name, value in named.items() if value}}
 
 
 class ServerCluster(
@@ -131,7 +159,9 @@ class ServerCluster(
         return "server"
 
 
-Cluster = MachinesCluster | SlurmCluster | GridEngineCluster | ServerCluster
+#: Those with a queue of their own.
+AnyQueue = SlurmCluster | GridEngineCluster
+Cluster = MachinesCluster | AnyQueue | ServerCluster
 CLUSTER_KINDS: dict[str, type[Struct]] = {
     "machines": MachinesCluster,
     "slurm": SlurmCluster,

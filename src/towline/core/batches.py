@@ -38,7 +38,7 @@ class Progress:
     def wants(self) -> int:
         """How many more jobs the core may be given."""
         outside = self.counts[State.QUEUED] - self._waiting
-        if self.batch.stopped:
+        if self.batch.stopped or self.batch.held:
             return 0
         queue = self.batch.base.queue
         if queue is not None and (queue.at_once or not self.batch.max_parallel):

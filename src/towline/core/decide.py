@@ -14,13 +14,14 @@ from msgspec.structs import astuple, replace
 from towline.core import jobs, outside
 from towline.core.given_up import Given, GivenUp, counts_again
 from towline.core.health import Health, Verdict
+from towline.core.ledger import Ledger
 from towline.core.scheduling.bucket import as_waiting
-from towline.core.scheduling.scheduler import Scheduler
 from towline.core.step import Step
 from towline.core.subjects import job_in, number_in, singly
 from towline.model.events import (
     AttemptEntered,
     AttemptWaits,
+    BatchHeld,
     Conclude,
     Fact,
     Fed,
@@ -41,23 +42,24 @@ from towline.model.events import (
     StopAsked,
     StopAttempt,
     Submitted,
+    UnitEnded,
+    WaitingSkipped,
     WaitingStopped,
 )
-from towline.model.job import SILENT, Attempt, Ending, Job, State
-from towline.model.journal import Kind
+from towline.model.job import SILENT, Attempt, Ending, Job, State, Unit
+from towline.model.journal import Kind, Remark
 from towline.model.request import Request
 
 
-class Core:
+class Core(Ledger):
     """All jobs that have not ended, and the scheduler that places them."""
 
-    def __init__(self, new_token: Callable[[], str] = lambda: "") -> None:
-        self.scheduler = Scheduler(lambda job_id: self.jobs[job_id].spec.snapshot)
-        #: Gives each attempt the part of its keys that is random: chance comes from outside.
-        self._new_token = new_token
-        #: Every job that has not ended.
-        self.jobs: dict[int, Job] = {}
-        self._requests: dict[int, Request] = {}
+    def __init__(
+        self,
+        new_token: Callable[[], str] = lambda: "",
+        became: Callable[[Unit], State | None] | None = None,
+    ) -> None:
+        super().__init__(new_token, became)
         #: job -> ranks of the present attempt that have started.
         self._started: dict[int, set[int]] = {}
         #: job -> when all of its processes had started, by our own clock.
@@ -70,6 +72,9 @@ class Core:
             StopAsked: self._stop_asked,
             RetryAsked: self._retry_asked,
             WaitingStopped: lambda fact, now, step: outside.stop(fact, self.jobs, now, step),
+            WaitingSkipped: lambda fact, now, step: outside.skip(fact, self.jobs, now, step),
+            BatchHeld: self._batch_held,
+            UnitEnded: self._unit_ended,
             SetWaiting: lambda fact, now, step: outside.set_waiting(fact, self.jobs, step),
             GiveUpAsked: self._give_up_asked,
             Recovered: self._recovered,
@@ -90,6 +95,7 @@ class Core:
             for one in singly(fact):
                 self._take(one, now, step)
         try:
+            self._follow_ends(now, step)
             self._judge(self.health.due(now))
             self._place(now, step)
         except Exception as error:
@@ -132,6 +138,7 @@ class Core:
         """Forget a job, whatever it is doing: nothing of it is decided here any more."""
         self.scheduler.withdraw(job_id)
         self.scheduler.release(job_id, now, None, False)
+        self.chains.leave(job_id)
         for known in (self.jobs, self._requests, self._started, self._since):
             known.pop(job_id, None)
 
@@ -147,7 +154,7 @@ class Core:
         job = jobs.accepted(fact.id, fact.spec, now)
         self._requests[job.id] = fact.request
         step.fresh.add(job.id)
-        self._enqueue(job, Kind.SUBMITTED, step)
+        self._admit(job, Kind.SUBMITTED, now, step)
 
     def _fed(self, fact: Fed, now: float, step: Step) -> None:
         for job, request in fact.jobs:
@@ -183,7 +190,7 @@ class Core:
             step.remember(ended)
             again = jobs.retried(ended)
             step.was(ended.id, ended)
-            self._enqueue(again, Kind.RETRIED, step)
+            self._admit(again, Kind.RETRIED, now, step)
 
     def _give_up_asked(self, fact: GiveUpAsked, now: float, step: Step) -> None:
         self._stop_asked(StopAsked((fact.id,)), now, step)
@@ -203,6 +210,9 @@ class Core:
             self.jobs[job.id] = job
             if job.state is State.QUEUED:
                 self._queue(job, step)
+                continue
+            if job.state is State.WAITING:
+                self._held_again(job, now, step)
                 continue
             assert job.attempt is not None
             if job.spec.queue is None:
@@ -337,12 +347,12 @@ class Core:
             step.remember(job)
             self._enqueue(job, jobs.why_again(job), step)
         for remark in self._judge(verdicts):
-            step.tell(job, Kind.REMARK, text=remark)
+            step.tell(job, Kind.REMARK, remark=remark)
 
-    def _judge(self, verdicts: list[Verdict]) -> list[str]:
+    def _judge(self, verdicts: list[Verdict]) -> list[Remark]:
         """Set machines aside or use them again; what to tell of it."""
         for verdict in verdicts:
-            self.scheduler.set_aside(verdict.machine, verdict.closed, verdict.one)
+            self.scheduler.set_aside(verdict.machine, verdict.aside)
         return [verdict.remark for verdict in verdicts if verdict.remark]
 
     def _place(self, now: float, step: Step) -> None:
@@ -366,34 +376,9 @@ class Core:
         waiting = as_waiting(job, self._requests[job.id])
         self.scheduler.adopt(waiting, attempt.placement, started, attempt.series)
 
-    def _enqueue(self, job: Job, why: Kind, step: Step) -> None:
-        self._keep(job, step, why)
-        self._queue(job, step)
-
-    def _queue(self, job: Job, step: Step) -> None:
-        """Into our own queue, or at once to a cluster that has one itself."""
-        if job.spec.queue is None:
-            self.scheduler.submit(as_waiting(job, self._requests[job.id]))
-            return
-        job = jobs.handed_over(job, self._requests[job.id].process_count, self._new_token())
-        self._keep(job, step, Kind.HANDED_OVER)
-        step.orders.append(StartAttempt(job))
-
     def _current(self, job_id: int, attempt: int) -> Job | None:
         """The job if `attempt` is its present one: words from older attempts are dropped here."""
         job = self.jobs.get(job_id)
         if job is None or job.attempt is None or job.attempt.number != attempt:
             return None
-        return None if job.state is State.QUEUED else job
-
-    def _keep(self, job: Job, step: Step, why: Kind | None = None, **data: Any) -> None:
-        step.was(job.id, self.jobs.get(job.id))
-        self.jobs[job.id] = job
-        step.changed[job.id] = job
-        if why is not None:
-            step.tell(job, why, **data)
-
-    def _forget(self, job: Job, step: Step) -> None:
-        step.was(job.id, self.jobs.pop(job.id, None))
-        self._requests.pop(job.id, None)
-        step.changed[job.id] = job
+        return None if job.state in (State.WAITING, State.QUEUED) else job

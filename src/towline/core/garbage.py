@@ -65,8 +65,7 @@ def is_home(job: Job | None) -> bool:
     """True once a job has ended and nothing of it is still to come home."""
     if job is None or not job.state.final or job.ended is None:
         return False
-    # Either nothing was to come home, or it says where it is; other words say why it is not.
-    return not job.results or job.results.startswith(("/", "\0"))
+    return job.results.kind in ("none", "home")
 
 
 def may_go(job: Job | None, now: float, recent_s: float = RECENT_S) -> bool:

@@ -16,7 +16,8 @@ from math import log
 from msgspec import Struct, field
 
 from towline.model.job import SILENT, Ending, Job
-from towline.model.units import format_duration
+from towline.model.journal import Remark
+from towline.model.machine import Aside
 
 #: A failure is one at once if it comes so soon after the start.
 AT_ONCE_S = 10.0
@@ -48,7 +49,6 @@ class Record(Struct):
     until: float = 0.0
     #: How often in a row it was set aside.
     times: int = 0
-    why: str = ""
     #: True while one job may try it, and which one does.
     open_to_one: bool = False
     tried_by: int = 0
@@ -59,14 +59,12 @@ class Record(Struct):
 
 
 class Verdict(Struct, frozen=True):
-    """What changed about a machine: `closed` is why nothing starts there, empty if jobs may."""
+    """What changed about a machine: `aside` is why nothing starts there; None: jobs may."""
 
     machine: str
-    closed: str = ""
-    #: Only one job may start.
-    one: bool = False
+    aside: Aside | None = None
     #: What to tell people, if it is worth a word.
-    remark: str = ""
+    remark: Remark | None = None
 
 
 class Health:
@@ -158,7 +156,7 @@ class Health:
         self._records.pop(name, None)
         if self._aside.pop(name, None) is None:
             return []
-        return [Verdict(name, remark=f"{name} does well again and is used as before")]
+        return [Verdict(name, remark=Remark("well_again", machine=name))]
 
     def _failed_at_once(
         self, name: str, kind: Kind, job_id: int, ending: Ending, now: float
@@ -178,10 +176,8 @@ class Health:
         for_s = min(ASIDE_S * 2**record.times, MOST_ASIDE_S)
         record.times += 1
         record.until = now + for_s
-        again = f"the last {record.count} jobs failed within seconds there"
-        record.why = f"{again}, while such jobs do well elsewhere"
-        text = f"is set aside for {format_duration(for_s)}: {record.why}"
-        return [Verdict(name, text, remark=f"{name} {text}")]
+        remark = Remark("set_aside", machine=name, count=record.count, for_s=for_s)
+        return [Verdict(name, Aside(record.count, for_s), remark)]
 
     def _think_again(self, kind: Kind, failed_on: str, now: float) -> list[Verdict]:
         """It failed on one machine more: perhaps those that were set aside are not to blame."""
@@ -190,13 +186,12 @@ class Health:
             suspect = record.until and record.times == 1 and kind in record.failed
             if suspect and name != failed_on and self._chance(name, record, now) > CHANCE:
                 self.forget(name)
-                text = f"{name} is used again: such jobs fail elsewhere as well"
-                verdicts.append(Verdict(name, remark=text))
+                verdicts.append(Verdict(name, remark=Remark("not_to_blame", machine=name)))
         return verdicts
 
     def _open_to_one(self, name: str, record: Record) -> Verdict:
         record.until, record.tried_by, record.open_to_one = 0.0, 0, True
-        return Verdict(name, f"was set aside ({record.why}), and one job tries it now", one=True)
+        return Verdict(name, Aside(record.count, is_tried=True))
 
     # --- what speaks for and against ---------------------------------------------------------
 

@@ -1,26 +1,40 @@
 """How one job goes on, given one fact about it. Pure: a job in, a job out."""
 
-import signal as signals
 from typing import Any
 
 from msgspec.structs import replace
 
 from towline.core.lifecycle import next_state
 from towline.model.grammar import parse_request
-from towline.model.job import SILENT, WANTED, Attempt, Ending, Entry, Job, JobSpec, State
+from towline.model.job import SILENT, Attempt, Ending, Entry, Job, JobSpec, State
 from towline.model.journal import Kind
 from towline.model.machine import Placement, Slot
+from towline.model.reason import NO_REASON, STOP_ASKED, STOPPED, STOPPED_WAITING, Reason
+from towline.model.results import NOTHING, PENDING
 
 #: Causes that say: this process was never started, so starting it again is not running it twice.
 NEVER_STARTED = frozenset({"void"})
-
-#: How agents begin what they say of it.
-_SETUP_FAILED = "the setup failed, so the command was not started: "
 
 
 def accepted(job_id: int, spec: JobSpec, now: float) -> Job:
     state = next_state(next_state(State.NEW, "accept"), "stage")
     return Job(id=job_id, spec=spec, state=state, submitted=now)
+
+
+def held(job: Job) -> Job:
+    """It is to run after others, which have not ended."""
+    return replace(job, state=next_state(job.state, "hold"))
+
+
+def released(job: Job) -> Job:
+    """What it waited for has ended as it was to."""
+    return replace(job, state=next_state(job.state, "release"))
+
+
+def skipped(job: Job, why: Reason, now: float) -> Job:
+    """What it waits for can never come true."""
+    state = next_state(job.state, "skip")
+    return replace(job, state=state, ended=now, reason=why)
 
 
 def placed(
@@ -33,7 +47,7 @@ def placed(
         job,
         state=next_state(job.state, "place"),
         attempt=Attempt(number, placement, token, series, places),
-        reason="",
+        reason=NO_REASON,
     )
 
 
@@ -46,7 +60,7 @@ def waiting_there(job: Job, reason: str) -> Job:
     """The cluster's own queue has it, and says why it does not run now."""
     if job.state is State.RUNNING:
         job = replace(job, state=next_state(job.state, "wait"), started=None)
-    return replace(job, reason=reason)
+    return replace(job, reason=Reason("queue", reason))
 
 
 def entered(job: Job, entry: Entry) -> Job:
@@ -69,7 +83,7 @@ def running(job: Job, at: float) -> Job:
         job,
         state=next_state(job.state, "run"),
         started=at,
-        reason="",
+        reason=NO_REASON,
         attempt=replace(job.attempt, started=at),
     )
 
@@ -78,25 +92,19 @@ def stop_asked(job: Job, now: float) -> Job:
     """Stopping was asked for: a waiting job ends at once, a started one when its processes did."""
     state = job.state if job.state is State.STOPPING else next_state(job.state, "stop")
     if state.final:
-        return replace(
-            job, state=state, stop_asked=True, ended=now, reason="stopped before it started"
-        )
-    return replace(job, state=state, stop_asked=True, reason="stop was asked for")
+        return replace(job, state=state, stop_asked=True, ended=now, reason=STOPPED_WAITING)
+    return replace(job, state=state, stop_asked=True, reason=STOP_ASKED)
 
 
-def stopped_waiting(job: Job, reason: str, now: float) -> Job:
+def stopped_waiting(job: Job, reason: Reason, now: float) -> Job:
     """It waited, and what it belongs to was stopped; `reason` says why."""
     return replace(stop_asked(job, now), reason=reason)
 
 
 def stopping_the_rest(job: Job, rank: int, ending: Ending) -> Job:
     """One process failed: the others end with it."""
-    who = process_name(job, rank)
-    return replace(
-        job,
-        state=next_state(job.state, "stop"),
-        reason=f"{who} ended: {describe(ending)}; stopping the others",
-    )
+    reason = replace(_why_ended(job, rank, ending), then="stopping_others")
+    return replace(job, state=next_state(job.state, "stop"), reason=reason)
 
 
 def with_ending(job: Job, rank: int, ending: Ending, node: str = "") -> Job:
@@ -121,16 +129,14 @@ def concluded(job: Job, now: float) -> Job:
     assert job.attempt is not None
     endings = job.attempt.endings
     if all(ending.ok for ending in endings.values()):
-        return _final(job, "succeed", 0, "", endings, now)
+        return _final(job, "succeed", 0, NO_REASON, endings, now)
     if job.stop_asked and not job.attempt.unheard():
         code = next((e.code for e in endings.values() if e.code is not None), None)
-        return _final(job, "halt", code, "stopped", endings, now)
+        return _final(job, "halt", code, STOPPED, endings, now)
     rank, culprit = _culprit(endings)
     if culprit.cause in NEVER_STARTED:
         return replace(job, state=next_state(job.state, "requeue"), started=None)
-    reason = describe(culprit)
-    if len(endings) > 1:
-        reason = f"{process_name(job, rank)}: {reason}"
+    reason = _why_ended(job, rank, culprit)
     if job.failures < job.spec.retries and not job.stop_asked:
         machine = job.attempt.placement[rank].machine
         return replace(
@@ -139,7 +145,12 @@ def concluded(job: Job, now: float) -> Job:
             failures=job.failures + 1,
             started=None,
             avoid=tuple(dict.fromkeys((*job.avoid, machine))),
-            reason=f"attempt {job.attempt.number} on {machine}: {reason}; trying again",
+            reason=replace(
+                reason,
+                attempt=job.attempt.number,
+                machine=job.attempt.machine_of(rank),
+                then="trying_again",
+            ),
         )
     happening = "lose" if culprit.cause in ("lost", SILENT) else "fail"
     return _final(job, happening, exit_code_of(culprit), reason, endings, now)
@@ -157,8 +168,8 @@ def found_again(job: Job, at: float) -> Job:
         started=started,
         ended=None,
         exit_code=None,
-        reason="",
-        results="",
+        reason=NO_REASON,
+        results=NOTHING,
         failures=max(0, job.failures - counted),
         attempt=replace(job.attempt, started=started, endings={}),
     )
@@ -172,8 +183,8 @@ def retried(job: Job) -> Job:
         started=None,
         ended=None,
         exit_code=None,
-        reason="",
-        results="",
+        reason=NO_REASON,
+        results=NOTHING,
         failures=0,
         stop_asked=False,
         avoid=(),
@@ -186,56 +197,38 @@ def written_off(job: Job, why: str, now: float) -> Job:
     # An end that cannot be written down has not come to pass.
     state = State.LOST if job.state.final else next_state(job.state, "lose")
     return replace(
-        job, state=state, ended=now, exit_code=None, reason=why, results="", attempt=attempt
+        job,
+        state=state,
+        ended=now,
+        exit_code=None,
+        reason=Reason("unclear", why),
+        results=NOTHING,
+        attempt=attempt,
     )
 
 
-def process_name(job: Job, rank: int) -> str:
+def _why_ended(job: Job, rank: int, ending: Ending) -> Reason:
+    """How a process ended and, where there are several, which of them it was."""
     assert job.attempt is not None
+    found = Reason(_kind(ending), ending.text, ending.code, ending.signal, ending.peak_kb)
+    if len(job.attempt.placement) == 1:
+        return found
     group, process, _ = parse_request(job.spec.request).processes()[rank]
-    return f"process {group}.{process} on {job.attempt.machine_of(rank)}"
+    return replace(found, process=f"{group}.{process}", machine=job.attempt.machine_of(rank))
+
+
+def _kind(ending: Ending) -> str:
+    if ending.cause or ending.text:
+        return ending.cause or "told"
+    if ending.signal is not None:
+        return "signal"
+    return "unknown" if ending.code is None else "exit_code"
 
 
 def exit_code_of(ending: Ending) -> int | None:
     if ending.code is not None:
         return ending.code
     return None if ending.signal is None else 128 + ending.signal
-
-
-def describe(ending: Ending) -> str:
-    """How a process ended, in words."""
-    if ending.cause == "timeout":
-        return "stopped at its time limit"
-    if ending.cause == "oom":
-        return _out_of_memory(ending.text)
-    if ending.cause == "setup":
-        said = ending.text.removeprefix(_SETUP_FAILED)
-        return f"set-up failed with exit code {ending.code}" + (f": {said}" if said else "")
-    if ending.cause == "stopped":
-        return "stopped"
-    if ending.text:
-        # What was wrong; further lines say what to do about it.
-        return "\n".join(ending.text.splitlines())
-    if ending.signal is not None:
-        return f"killed by signal {ending.signal} ({_signal_name(ending.signal)})"
-    if ending.code is not None:
-        return f"exit code {ending.code}"
-    return ending.cause or "unknown"
-
-
-def _out_of_memory(text: str) -> str:
-    """Of itself a machine says at most how much was used; a queue says all in its own words."""
-    if text and not text.startswith("it used"):
-        return text
-    used = f", when {text}" if text else ""
-    return f"killed because the machine ran out of memory{used}; ask for more with --mem"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        return "unknown"
 
 
 def _culprit(endings: dict[int, Ending]) -> tuple[int, Ending]:
@@ -249,7 +242,7 @@ def _final(
     job: Job,
     happening: str,
     exit_code: int | None,
-    reason: str,
+    reason: Reason,
     endings: dict[int, Ending],
     now: float,
 ) -> Job:
@@ -261,7 +254,7 @@ def _final(
         ended=max((e.ended for e in endings.values() if e.ended), default=now),
         exit_code=exit_code,
         reason=reason,
-        results=WANTED if job.spec.results and _has_results(job.spec, endings) else "",
+        results=PENDING if job.spec.results and _has_results(job.spec, endings) else NOTHING,
     )
 
 

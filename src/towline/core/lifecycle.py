@@ -12,6 +12,9 @@ S = State
 HAPPENINGS = (
     "accept",  # the Engine has written it down
     "stage",  # its snapshot is complete
+    "hold",  # it is to run after others, which have not ended
+    "release",  # they have, as they were to
+    "skip",  # they have not, and never will
     "place",  # machines were chosen; the attempt is written down before anything starts
     "run",  # every process has started
     "wait",  # the cluster's own queue took it back and will start it again
@@ -29,6 +32,12 @@ TRANSITIONS: dict[tuple[State, str], State] = {
     (S.NEW, "stop"): S.STOPPED,
     (S.STAGING, "stage"): S.QUEUED,
     (S.STAGING, "stop"): S.STOPPED,
+    (S.QUEUED, "hold"): S.WAITING,
+    (S.QUEUED, "skip"): S.SKIPPED,
+    (S.WAITING, "release"): S.QUEUED,
+    (S.WAITING, "skip"): S.SKIPPED,
+    (S.WAITING, "stop"): S.STOPPED,
+    (S.WAITING, "lose"): S.LOST,
     (S.QUEUED, "place"): S.STARTING,
     (S.QUEUED, "stop"): S.STOPPED,
     # Nothing can be made of what is known of it.
@@ -59,6 +68,7 @@ TRANSITIONS: dict[tuple[State, str], State] = {
     (S.FAILED, "requeue"): S.QUEUED,
     (S.STOPPED, "requeue"): S.QUEUED,
     (S.LOST, "requeue"): S.QUEUED,
+    (S.SKIPPED, "requeue"): S.QUEUED,
 }
 
 
@@ -80,5 +90,5 @@ def diagram() -> str:
     """The table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> new"]
     lines += [f"    {a} --> {b}: {happening}" for (a, happening), b in TRANSITIONS.items()]
-    lines += [f"    {state} --> [*]" for state in (S.DONE, S.FAILED, S.STOPPED, S.LOST)]
+    lines += [f"    {state} --> [*]" for state in S if state.final]
     return "\n".join(lines)

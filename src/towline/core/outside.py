@@ -7,7 +7,7 @@ from collections.abc import Container
 
 from towline.core import jobs
 from towline.core.step import Step
-from towline.model.events import SetWaiting, WaitingStopped
+from towline.model.events import SetWaiting, WaitingSkipped, WaitingStopped
 from towline.model.journal import Kind
 
 
@@ -19,6 +19,16 @@ def stop(fact: WaitingStopped, inside: Container[int], now: float, step: Step) -
         step.was(job.id, job)
         step.changed[job.id] = stopped = jobs.stopped_waiting(job, fact.reason, now)
         step.tell(stopped, Kind.ENDED)
+
+
+def skip(fact: WaitingSkipped, inside: Container[int], now: float, step: Step) -> None:
+    """End jobs of a batch that waits for what can never come true."""
+    for job in fact.jobs:
+        if job.id in inside:
+            continue
+        step.was(job.id, job)
+        step.changed[job.id] = skipped = jobs.skipped(job, fact.because, now)
+        step.tell(skipped, Kind.ENDED)
 
 
 def set_waiting(fact: SetWaiting, inside: Container[int], step: Step) -> None:

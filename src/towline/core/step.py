@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from towline.model.events import Order
 from towline.model.job import Attempt, Job
 from towline.model.journal import Kind, Told
+from towline.model.reason import Reason
 
 
 class Step(Struct):
@@ -27,6 +28,8 @@ class Step(Struct):
     wake_at: float | None = None
     #: All that jobs printed that ended in this step, where it came with their ending.
     said: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    #: Batches that need not wait for others any more, or why they never can begin.
+    chained: list[tuple[str, Reason | None]] = field(default_factory=list)
     #: Each job as it was written last; None: it has no row yet.
     _before: dict[int, Job | None] = field(default_factory=dict)
     #: Each job as the journal knows it so far.

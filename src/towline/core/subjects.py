@@ -14,6 +14,7 @@ from towline.model.events import (
     RetryAsked,
     SetWaiting,
     StopAsked,
+    WaitingSkipped,
     WaitingStopped,
 )
 from towline.model.job import Job
@@ -28,6 +29,8 @@ def singly(fact: Fact) -> Iterable[Fact]:
         return found + [Recovered((), (one,)) for one in fact.given_up]
     if isinstance(fact, WaitingStopped):
         return (WaitingStopped((job,), fact.reason) for job in fact.jobs)
+    if isinstance(fact, WaitingSkipped):
+        return (WaitingSkipped((job,), fact.because) for job in fact.jobs)
     if isinstance(fact, SetWaiting):
         return (SetWaiting((job,)) for job in fact.jobs)
     if isinstance(fact, StopAsked):

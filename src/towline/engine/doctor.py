@@ -1,15 +1,15 @@
 """The doctor: look at each machine step by step, and say how to mend what is wrong."""
 
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from towline.backends.driver import Driver
-from towline.backends.queue.commands import QueueSilent
-from towline.engine.desk import Desk
-from towline.errors import AgentError, HostError, Refused, Unusable
+from towline.backends.base import MachineAccess, QueueSilent
+from towline.backends.terms import Examined
+from towline.engine.api import Desk
+from towline.errors import AgentError, HostError, Refused, Unusable, WrongHostKey
 from towline.model.units import format_duration, format_memory
 from towline.probes.nodes import Node
+from towline.workspace.base import Places
 
 Step = dict[str, Any]
 _LITTLE_DISK_MB = 1024
@@ -18,35 +18,33 @@ _MOST_SAID = 300
 _LOGIN_HINT = "jobs there lack what your profile sets; try: ssh to it and `bash -lc env`"
 
 
-async def examine(desk: Desk, cwd: str | None, cluster: str | None) -> AsyncIterator[Step]:
+async def examine(desk: Desk, places: Places, cluster: str | None) -> AsyncIterator[Step]:
     """Steps of every cluster, or of one."""
-    names = [cluster] if cluster else [found["name"] for found in desk.cluster_list(cwd)]
+    names = [cluster] if cluster else list(places.config.clusters)
     for name in names:
-        name, drivers = desk.intake.join(cwd, name)
+        name, drivers = desk.intake.join(places, name)
         if not drivers:
-            kind = next(c["kind"] for c in desk.cluster_list(cwd) if c["name"] == name)
+            kind = places.config.clusters[name].kind
             yield _step(name, "", "kind", None, f"clusters of kind {kind} cannot be examined yet")
         for driver in drivers:
-            is_access_node = name in desk.clusters.slurm.queues
-            async for step in examine_machine(driver, is_access_node):
+            queue = desk.fleet.queue_at(name)
+            async for step in examine_machine(driver, is_access_node=queue is not None):
                 yield {**step, "cluster": name}
             for step in _accepting(desk, driver):
                 yield {**step, "cluster": name}
-            if is_access_node and driver.link is not None:
-                async for step in examine_slurm(desk, name):
+            if queue is not None and driver.is_connected:
+                async for step in examine_queue(desk, name):
                     yield {**step, "cluster": name}
 
 
-async def examine_machine(driver: Driver, is_access_node: bool = False) -> AsyncIterator[Step]:
+async def examine_machine(
+    driver: MachineAccess, is_access_node: bool = False
+) -> AsyncIterator[Step]:
     error: HostError | AgentError | None = None
-    raw: dict[str, Any] = {}
-    hello: dict[str, Any] = {}
+    seen, python = Examined({}, 0.0, driver.root, logout_ends_jobs=False), ""
     try:
-        link = await driver.reach(20.0, patient=False)
-        asked = time.time()
-        answer, _ = await link.ask("probe")
-        raw, hello = answer["raw"], link.hello
-        clock_s = raw.get("time", asked) - (asked + time.time()) / 2
+        upkeep = await driver.upkeep(20.0)
+        seen, python = await upkeep.examine(), upkeep.python
     except (HostError, AgentError) as problem:
         error = problem
     yield _reachable(driver, error)
@@ -54,18 +52,18 @@ async def examine_machine(driver: Driver, is_access_node: bool = False) -> Async
     if by_ssh and (isinstance(error, Refused) or error is None):
         yield _key_known(driver, error)
     if isinstance(error, Unusable) or error is None:
-        yield _python(driver, error, hello)
+        yield _python(driver, error, python)
     if error is not None:
         return
     if not is_access_node:
-        yield _gpu_tool(driver, raw)
-    yield _disk(driver, raw, hello)
-    yield _clock(driver, clock_s)
-    if isinstance(raw.get("in_the_way"), dict):
-        yield _claims(driver, raw["in_the_way"])
-    if raw.get("login"):
-        yield _step("", driver.name, "login shell", False, str(raw["login"]), _LOGIN_HINT)
-    if by_ssh and hello.get("logout_ends_jobs"):
+        yield _gpu_tool(driver, seen.raw)
+    yield _disk(driver, seen)
+    yield _clock(driver, seen.clock_s)
+    if isinstance(seen.raw.get("in_the_way"), dict):
+        yield _claims(driver, seen.raw["in_the_way"])
+    if seen.raw.get("login"):
+        yield _step("", driver.name, "login shell", False, str(seen.raw["login"]), _LOGIN_HINT)
+    if by_ssh and seen.logout_ends_jobs:
         yield _logout(driver)
 
 
@@ -82,7 +80,7 @@ def _step(
     }
 
 
-def _accepting(desk: Desk, driver: Driver) -> list[Step]:
+def _accepting(desk: Desk, driver: MachineAccess) -> list[Step]:
     """Whether jobs start there; nothing to say if they do."""
     scheduler = desk.engine.core.scheduler
     if aside := scheduler.aside(driver.name):
@@ -92,18 +90,21 @@ def _accepting(desk: Desk, driver: Driver) -> list[Step]:
     return [_step("", driver.name, "jobs", None, closed)] if closed else []
 
 
-async def examine_slurm(desk: Desk, cluster: str) -> AsyncIterator[Step]:
-    """Whether the Slurm behind an access node answers, what it has, and which nodes are not up."""
+async def examine_queue(desk: Desk, cluster: str) -> AsyncIterator[Step]:
+    """Whether the queue behind an access node answers, what it has, and which nodes are not up."""
+    queue = desk.fleet.queue_at(cluster)
+    if queue is None:
+        return
+    title = queue.title
     try:
-        text, nodes = await desk.clusters.slurm.about(cluster)
+        text, nodes = await queue.about()
     except (HostError, AgentError) as error:
-        yield _step("", cluster, "Slurm", False, error.text, "try again")
+        yield _step("", cluster, title, False, error.text, "try again")
         return
     except QueueSilent as silent:
-        hint = "is it the cluster's access node, and does `sinfo` answer there?"
-        yield _step("", cluster, "Slurm", False, str(silent), hint)
+        yield _step("", cluster, title, False, str(silent), queue.silent_hint)
         return
-    yield _step("", cluster, "Slurm", True, text)
+    yield _step("", cluster, title, True, text)
     if any(node.down or node.closed for node in nodes):
         yield _not_up(cluster, nodes)
 
@@ -113,7 +114,7 @@ def _not_up(cluster: str, nodes: list[Node]) -> Step:
     why: dict[str, list[str]] = {}
     for node in nodes:
         if reason := node.down or node.closed:
-            why.setdefault(reason.removeprefix("Slurm calls it "), []).append(node.name)
+            why.setdefault(node.word or reason, []).append(node.name)
     missing = sum(map(len, why.values()))
     some = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in why.items())
     which = f"{missing} of {len(nodes)} take no jobs now: {some[:_MOST_SAID]}"
@@ -122,7 +123,7 @@ def _not_up(cluster: str, nodes: list[Node]) -> Step:
     return _step("", cluster, "nodes", False, which, "jobs wait in its queue until one is back")
 
 
-def _reachable(driver: Driver, error: HostError | AgentError | None) -> Step:
+def _reachable(driver: MachineAccess, error: HostError | AgentError | None) -> Step:
     if driver.host.login() is None:
         return _step("", driver.name, "reachable", True, "this machine")
     if error is None or isinstance(error, Unusable):
@@ -132,20 +133,20 @@ def _reachable(driver: Driver, error: HostError | AgentError | None) -> Step:
     return _step("", driver.name, "reachable", False, error.text, error.hint)
 
 
-def _key_known(driver: Driver, error: HostError | AgentError | None) -> Step:
+def _key_known(driver: MachineAccess, error: HostError | AgentError | None) -> Step:
     if error is not None:
-        name = "host key" if "host key" in error.text else "login"
+        name = "host key" if isinstance(error, WrongHostKey) else "login"
         return _step("", driver.name, name, False, error.text, error.hint)
     return _step("", driver.name, "login", True, "host key known, login accepted")
 
 
-def _python(driver: Driver, error: HostError | AgentError | None, hello: dict[str, Any]) -> Step:
+def _python(driver: MachineAccess, error: HostError | AgentError | None, python: str) -> Step:
     if error is not None:
         return _step("", driver.name, "python3", False, error.text, error.hint)
-    return _step("", driver.name, "python3", True, f"python {hello['python']}")
+    return _step("", driver.name, "python3", True, f"python {python}")
 
 
-def _gpu_tool(driver: Driver, raw: dict[str, Any]) -> Step:
+def _gpu_tool(driver: MachineAccess, raw: Mapping[str, Any]) -> Step:
     if raw.get("gpu_error"):
         text = f"nvidia-smi fails: {raw['gpu_error'].strip()[:200]}"
         return _step(
@@ -159,15 +160,15 @@ def _gpu_tool(driver: Driver, raw: dict[str, Any]) -> Step:
     return _step("", driver.name, "GPUs", True, f"nvidia-smi finds {count}")
 
 
-def _disk(driver: Driver, raw: dict[str, Any], hello: dict[str, Any]) -> Step:
-    free = raw.get("disk_free_mb") or 0
-    text = f"{format_memory(free)} free in {hello.get('root', driver.root)}"
+def _disk(driver: MachineAccess, seen: Examined) -> Step:
+    free = seen.raw.get("disk_free_mb") or 0
+    text = f"{format_memory(free)} free in {seen.root}"
     hint = "free some space there, or choose another place with `folder` in the configuration"
     enough = free >= _LITTLE_DISK_MB
     return _step("", driver.name, "disk space", enough, text, "" if enough else hint)
 
 
-def _clock(driver: Driver, off_s: float) -> Step:
+def _clock(driver: MachineAccess, off_s: float) -> Step:
     right = abs(off_s) < _CLOCK_S
     if right:
         return _step("", driver.name, "clock", True, "agrees with this machine's")
@@ -175,13 +176,13 @@ def _clock(driver: Driver, off_s: float) -> Step:
     return _step("", driver.name, "clock", False, text, "set up NTP on one of the two")
 
 
-def _logout(driver: Driver) -> Step:
+def _logout(driver: MachineAccess) -> Step:
     text = "what runs there ends when the connection does (systemd's KillUserProcesses is on)"
     hint = "over there: loginctl enable-linger; if that is refused, ask its admin"
     return _step("", driver.name, "logout", False, text, hint)
 
 
-def _claims(driver: Driver, other: dict[str, Any]) -> Step:
+def _claims(driver: MachineAccess, other: dict[str, Any]) -> Step:
     text = f"{other.get('path')} belongs to {other.get('user')}, who may want to hide your jobs"
     hint = "other users see what your jobs were granted all the same; tell its admin"
     return _step("", driver.name, "claims", None, text, hint)

@@ -21,6 +21,7 @@ from towline.backends.base import Backend
 from towline.core.decide import Core
 from towline.core.step import Step
 from towline.engine.journal import Journal
+from towline.engine.wording import words
 from towline.engine.writing import AGAIN_S, Writer
 from towline.errors import CannotWrite, Damaged, NotFound
 from towline.model.events import (
@@ -40,12 +41,16 @@ from towline.model.events import (
     StopAsked,
     StopAttempt,
     Submitted,
+    UnitEnded,
+    WaitingSkipped,
     WaitingStopped,
 )
 from towline.model.grammar import parse_request
-from towline.model.job import WANTED, Ending, Job, JobSpec, State
-from towline.model.odd_text import keepable, original
+from towline.model.job import Ending, Job, JobSpec, State
+from towline.model.journal import Remark
+from towline.model.reason import Reason
 from towline.model.request import Request
+from towline.model.results import PENDING, Results
 from towline.store.journal import Note
 from towline.store.results import BroughtRow
 from towline.store.store import Store, Submission
@@ -55,13 +60,15 @@ log = logging.getLogger("towline")
 T = TypeVar("T")
 #: Of the random part of each attempt's keys.
 _TOKEN_BYTES = 4
-#: How remarks about results begin.
-KEPT, LEFT_OUT = "kept ", "left out "
 
 
 @functools.lru_cache(4096)
 def request_of(text: str) -> Request:
     return parse_request(text)
+
+
+def no_job(job_id: int) -> NotFound:
+    return NotFound(f"there is no job {job_id}", hint="`tow status --all` lists them")
 
 
 class Asker(Struct):
@@ -91,7 +98,7 @@ class Engine:
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self.store = store
-        self.core = Core(new_token=lambda: secrets.token_hex(_TOKEN_BYTES))
+        self.core = Core(lambda: secrets.token_hex(_TOKEN_BYTES), store.became)
         self.clock = clock
         self.backend: Backend | None = None
         self._facts: list[Fact] = []
@@ -107,9 +114,11 @@ class Engine:
         self.on_end: Callable[[Job], None] = lambda job: None
         #: Puts into place what a job printed, before its end is written down; its new `results`,
         #: and what is to be remembered of it.
-        self.bring_home: Callable[[Job, tuple[bytes, bytes]], tuple[str, bytes] | None] = (
+        self.bring_home: Callable[[Job, tuple[bytes, bytes]], tuple[Results, bytes] | None] = (
             lambda job, said: None
         )
+        #: Called with each batch that need not wait for others any more, or why it never can begin.
+        self.on_chained: Callable[[str, Reason | None], None] = lambda name, never: None
         self._notes: deque[Note] = deque()
         #: Called with all jobs that one turn changed, once that is written down.
         self.on_changed: list[Callable[[Iterable[Job]], None]] = []
@@ -179,6 +188,8 @@ class Engine:
         for job in step.changed.values():
             if job.state.final:
                 self._surely(functools.partial(self.on_end, job))
+        for name, never in step.chained:
+            self._surely(functools.partial(self.on_chained, name, never))
         for hear in self.on_changed:
             self._surely(functools.partial(hear, step.changed.values()))
 
@@ -229,6 +240,7 @@ class Engine:
         self.stuck = None
         for job in written_off:
             self.core.drop(job.id, now)
+            self.report(UnitEnded(job.id, State.LOST))
             orders = [o for o in step.orders if o.job.id == job.id and isinstance(o, StartAttempt)]
             step.orders = [order for order in step.orders if order not in orders]
 
@@ -248,7 +260,7 @@ class Engine:
         for job_id, said in said_by.items():
             job = step.changed[job_id]
             home = None
-            if job.results == WANTED:
+            if job.results == PENDING:
                 try:
                     home = self.bring_home(job, said)
                 except Exception:
@@ -294,12 +306,17 @@ class Engine:
             Submitted(job_id, spec, request_of(spec.request))
             for job_id, spec in zip(ids, specs, strict=True)
         ]
-        await self.tell(*facts, key=((key, ids[0], len(ids)),) if key and ids else ())
+        keys = ((specs[0].owner, key, ids[0], len(ids)),) if key and ids else ()
+        await self.tell(*facts, key=keys)
         return ids
 
-    async def stop_waiting(self, jobs: Iterable[Job], reason: str) -> None:
+    async def stop_waiting(self, jobs: Iterable[Job], reason: Reason) -> None:
         """End jobs of a batch that wait, and that the core has not been given."""
         await self.tell(WaitingStopped(tuple(jobs), reason))
+
+    async def skip_waiting(self, jobs: Iterable[Job], because: Reason) -> None:
+        """End jobs of a batch that waits for what can never come true."""
+        await self.tell(WaitingSkipped(tuple(jobs), because))
 
     async def set_waiting(self, jobs: Iterable[Job]) -> None:
         """Let jobs of a batch that ended wait again, to be given to the core in their turn."""
@@ -323,11 +340,10 @@ class Engine:
         await self.tell(RetryAsked(again))
 
     async def note_results(
-        self, job: Job, results: str, remarks: Iterable[str] = (), brought: bytes = b""
+        self, job: Job, results: Results, remarks: Iterable[Remark] = (), brought: bytes = b""
     ) -> None:
         """What came home of a job that has ended, and what did not come as it was over there."""
-        texts = tuple(keepable(text) for text in remarks)
-        self._notes.append(Note(job, results, self.clock(), texts, brought))
+        self._notes.append(Note(job, results, self.clock(), tuple(remarks), brought))
         # The first of many that wait for the store writes what all of them have to say.
         await self._writer.patiently(self._write_notes)
 
@@ -344,7 +360,7 @@ class Engine:
 
     def remarks(self, job_id: int) -> list[str]:
         """What was remarked when the results of a job came home last."""
-        return [original(e.fields()["text"]) for e in self.store.journal.remarks(job_id)]
+        return [words(event) for event in self.store.journal.remarks(job_id)]
 
     def job(self, job_id: int) -> Job:
         job = self.core.jobs.get(job_id) or self.store.job(job_id)
@@ -354,7 +370,7 @@ class Engine:
                 hint="`tow engine log` shows more; the other jobs are not affected",
             )
         if job is None:
-            raise NotFound(f"there is no job {job_id}", hint="`tow status --all` lists them")
+            raise no_job(job_id)
         return job
 
     def jobs(self, ids: Iterable[int]) -> dict[int, Job]:

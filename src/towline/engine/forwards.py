@@ -3,20 +3,19 @@
 import asyncio
 import os
 
-from towline.agent.link import Link
 from towline.api.places import ForwardView
-from towline.backends.machines import Machines
+from towline.backends.base import Backend
 from towline.backends.tasks import Tasks
+from towline.backends.terms import Port
 from towline.engine.engine import Engine
 from towline.errors import CannotWrite, NotFound, UsageError
-from towline.forward.tunnels import Forward, Where
-from towline.model.job import key_of
+from towline.forward.tunnels import Forward
 
 
 class Forwards:
-    def __init__(self, engine: Engine, machines: Machines) -> None:
+    def __init__(self, engine: Engine, backend: Backend) -> None:
         self.engine = engine
-        self.machines = machines
+        self.backend = backend
         self._open: dict[int, Forward] = {}
         self._tasks = Tasks("forwarded ports", asks_again=False)
         #: Local port -> what closes it with its job.
@@ -56,14 +55,10 @@ class Forwards:
         return await self._listen(job_id, port, local)
 
     async def _listen(self, job_id: int, port: int, local: int) -> Forward:
-        async def reach() -> tuple[Link, Where]:
-            job = self.engine.job(job_id)
-            link = await self.machines.tunnel(job, 0)
-            assert job.attempt is not None
-            key = key_of(self.engine.store.engine_id, job_id, job.attempt, 0)
-            return link, {"port": port, "key": key}
+        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self.backend.carry(self.engine.job(job_id), 0, Port(port), reader, writer)
 
-        forward = Forward(job_id, port, reach)
+        forward = Forward(job_id, port, carry)
         try:
             await forward.open(local)
         except OSError as error:

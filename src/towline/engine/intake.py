@@ -1,146 +1,137 @@
-"""From what is asked to what is accepted: check everything, freeze the folder, write it down."""
+"""From what is asked to what is accepted: check everything, have it frozen, write it down."""
 
 import asyncio
 import contextlib
-import heapq
 import tempfile
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from towline.api.jobs import Plan
-from towline.backends.ahead import Ahead
-from towline.backends.driver import Driver
-from towline.backends.machines import Machines
-from towline.backends.slurm.dialect import shown_words
+from towline.backends.base import Fleet, MachineAccess
+from towline.backends.clusters import Clusters
+from towline.backends.registry import KINDS, shown_words
 from towline.backends.tasks import Tasks
-from towline.config.load import Configuration
 from towline.config.settings import (
     Cluster,
     Config,
-    MachineEntry,
     MachinesCluster,
-    SlurmCluster,
-    SnapshotSettings,
+    QueueCluster,
+    ServerCluster,
 )
 from towline.core.scheduling.scheduler import Waiting
-from towline.engine.ask import (
-    JobAsk,
-    check_included,
-    checked_folder,
-    cluster_of,
-    snapshot_settings,
-    spec_from,
-)
-from towline.engine.clusters import Clusters
+from towline.engine.batches.batches import Wish
+from towline.engine.chains import after_from
 from towline.engine.engine import Engine, request_of
 from towline.engine.keys import Keys
 from towline.engine.results.kept import fetch_kept
-from towline.errors import ConfigError, HostError, Impossible, TowlineError, UsageError
+from towline.errors import ConfigError, HostError, Impossible, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.events import StopAsked
-from towline.model.job import Job, JobSpec
-from towline.model.odd_text import keepable
-from towline.snapshot.branch import Recorded, record
-from towline.snapshot.collecting import Offer
-from towline.snapshot.folder import only_these
-from towline.snapshot.take import HashCache, Snapshot, take_snapshot
+from towline.model.job import Job, JobSpec, Queueing
+from towline.model.odd_text import original
+from towline.model.principal import Principal
+from towline.workspace.base import (
+    BatchDraft,
+    Draft,
+    Frozen,
+    Offer,
+    Places,
+    Submission,
+    Workspace,
+)
 
 #: How long a submission waits for machines that were never met before.
 _FIRST_MEETING_S = 20.0
 #: How long one waits for other clusters, to say whether they could do what this one cannot.
 _LOOK_ELSEWHERE_S = 5.0
-#: Of a larger folder the reading is what takes time, and done once.
-_REHEARSED_MB = 8.0
-_LARGEST = 10
-#: Files over this are named before they travel: often nobody meant to send them.
-_LARGE = 50 * 1024 * 1024
-_MOST_CHANGED = 200
-
-
-class Frozen(Struct, frozen=True):
-    """A folder at the moment of submission."""
-
-    snapshot: Snapshot
-    recorded: Recorded
 
 
 class Intake:
     def __init__(
         self,
         engine: Engine,
-        machines: Machines,
+        fleet: Fleet,
         clusters: Clusters,
-        configuration: Configuration,
-        owner: str,
+        workspace: Workspace,
     ) -> None:
         self.engine = engine
         #: Submissions under way.
         self.keys = Keys()
-        self.machines = machines
+        self.fleet = fleet
         self.clusters = clusters
-        self.configuration = configuration
-        self.owner = owner
-        self.hashes = HashCache()
+        self.workspace = workspace
         self._tasks = Tasks("submissions")
 
-    def config(self, cwd: str | None, cluster: str | None = None) -> Config:
+    def config(self, places: Places, cluster: str | None = None) -> Config:
         """The configuration, with the cluster that is asked for though it may not be in it."""
-        config = self.configuration.in_folder(cwd)
+        config = places.config
         made = self.clusters.remembered(cluster) if cluster else None
         if made is None or not cluster:
             return config
         return replace(config, clusters={**config.clusters, cluster: made})
 
-    async def ad_hoc(self, cwd: str, entries: list[MachineEntry]) -> str:
-        """The name of a cluster of just these machines."""
-        return await self.clusters.ad_hoc(entries, self.config(checked_folder(cwd)))
-
-    def group(self) -> "_Group":
+    def group(self, who: Principal) -> "_Group":
         """Jobs that are submitted together."""
-        return _Group(self)
+        return _Group(self, who)
 
-    def join(self, cwd: str | None, name: str | None) -> tuple[str, list[Driver]]:
+    def join(self, places: Places, name: str | None) -> tuple[str, list[MachineAccess]]:
         """Make sure a cluster's machines are (being) connected."""
-        config = self.config(cwd, name)
-        name, cluster = cluster_of(name, config)
-        return name, self.join_as(name, cluster, config, self.configuration.source_of(name, cwd))
+        config = self.config(places, name)
+        name, cluster = replace(places, config=config).cluster(name)
+        return name, self.join_as(name, cluster, config, places.source(name))
 
     def join_as(
-        self, name: str, cluster: Cluster, config: Config, source: str = ""
-    ) -> list[Driver]:
+        self, name: str, cluster: Cluster, config: Config, source: str
+    ) -> list[MachineAccess]:
         """Join a cluster that is, or will be, defined by this file."""
-        source = source or self.configuration.user_file
-        if isinstance(cluster, SlurmCluster):
-            return [self.clusters.join_slurm(name, cluster, source)]
-        if not isinstance(cluster, MachinesCluster):
+        if isinstance(cluster, ServerCluster) or cluster.kind not in KINDS:
             return []
+        if isinstance(cluster, QueueCluster):
+            return [self.clusters.join_queue(name, cluster, source)]
         self.clusters.join(name, cluster, config, source)
         return [self.clusters.driver_of(entry) for entry in cluster.entries()]
 
-    async def submit(self, asks: Iterable[JobAsk], key: str = "") -> list[Job]:
+    async def submit(self, who: Principal, drafts: Iterable[Draft], key: str = "") -> list[Job]:
         """Accept jobs; when this returns they are on disk.
 
         A `key` makes it safe to ask again after a lost answer: the same key is the same jobs.
         """
-        async with self.keys.alone(key):
-            ids: Sequence[int] = self.engine.store.submission(key) if key else ()
+        async with self.keys.alone(who.name, key):
+            ids: Sequence[int] = self.engine.store.submission(who.name, key) if key else ()
             if not ids:
-                group = self.group()
-                specs = [await group.accept(ask) for ask in asks]
+                group = self.group(who)
+                specs = [await group.accept(draft) for draft in list(drafts)]
                 ids = await self.engine.submit(specs, key)
             return [self.engine.job(job_id) for job_id in ids]
 
-    async def plan(self, ask: JobAsk) -> Plan:
+    async def batch(self, who: Principal, draft: BatchDraft) -> Wish:
+        """Find what can be wrong with a batch, then freeze its folder; it is not accepted yet."""
+        group, lines = self.group(who), list(draft.lines)
+        spec = await group.accept(draft.base)
+        for place, other in draft.own.items():
+            own = await group.accept(other)
+            lines[place] = replace(
+                lines[place],
+                snapshot=own.snapshot,
+                subfolder=own.subfolder,
+                files=own.files,
+                bytes=own.bytes,
+            )
+        return Wish(
+            name=draft.name,
+            base=replace(spec, argv=(), title="", queue=_queueing(spec, draft.max_parallel)),
+            lines=lines,
+            max_parallel=draft.max_parallel,
+            fail_fast=draft.fail_fast,
+        )
+
+    async def plan(self, draft: Draft) -> Plan:
         """What would be sent, and where it would go; nothing is done."""
-        config = self.config(checked_folder(ask.cwd), ask.cluster)
-        spec = spec_from(ask, config, self.owner)
-        why = await self.check_possible(spec, ask.cwd)
-        snapshot = await self.snapshot(ask.cwd, snapshot_settings(ask, config))
-        check_included(ask.include, [entry[0] for entry in snapshot.entries], ask.cwd)
+        spec = draft.spec
+        why = await self.check_possible(draft)
+        measured = await draft.measure()
         now = self.engine.clock()
         placement = None
         if spec.queue is None:
@@ -148,63 +139,57 @@ class Intake:
         return {
             "cluster": spec.cluster,
             "request": spec.request,
-            "command": ask.argv,
+            "command": [original(word) for word in spec.argv],
             "placement": None
             if placement is None
             else [{"machine": slot.machine, "gpus": list(slot.gpus)} for slot in placement],
             "why": why,
             "queue": None if spec.queue is None else shown_words(spec.title, spec.queue),
-            "files": snapshot.files,
-            "bytes": snapshot.bytes,
-            "largest": [[path, size] for path, size in largest(snapshot)],
+            "files": measured.files,
+            "bytes": measured.bytes,
+            "largest": [[path, size] for path, size in measured.largest],
             "env": sorted(spec.env),
-            "folder": snapshot.subfolder,
+            "folder": measured.subfolder,
         }
 
-    def rehearse(self, ask: JobAsk, config: Config, spec: JobSpec) -> None:
-        """Read the folder already while machines are being connected, and ask them for it.
+    def rehearse(self, draft: Draft) -> None:
+        """Have the folder read already while machines are being connected, and ask them for it.
 
         What counts is the folder as it is when they have been met; mostly it is the same.
         """
-        _, drivers = self.join(ask.cwd, spec.cluster)
-        waiting = [driver for driver in drivers if driver.link is None]
-        if waiting and not spec.in_place:
-            settings = snapshot_settings(ask, config)
-            settings = replace(settings, limit_mb=min(settings.limit_mb, _REHEARSED_MB))
-            taking = self._rehearse(ask.cwd, settings, waiting)
-            self._tasks.spawn(taking, lambda error: None)
+        _, drivers = self.join(draft.places, draft.spec.cluster)
+        waiting = [driver for driver in drivers if not driver.is_connected]
+        if waiting and not draft.spec.in_place:
+            self._tasks.spawn(_rehearse(draft, waiting), lambda error: None)
 
-    async def _rehearse(self, cwd: str, settings: SnapshotSettings, waiting: list[Driver]) -> None:
-        with contextlib.suppress(TowlineError, OSError):  # it is told when it counts
-            taken = await self.snapshot(cwd, settings)
-            for driver in waiting if taken.entries else ():
-                driver.expect(taken.id)
-
-    async def check_possible(self, spec: JobSpec, cwd: str) -> str:
+    async def check_possible(self, draft: Draft) -> str:
         """Refuse at once what its cluster can never do; what the cluster's own queue says to it."""
-        _, drivers = self.join(cwd, spec.cluster)
+        spec = draft.spec
+        _, drivers = self.join(draft.places, spec.cluster)
         await self._meet(drivers)
         if spec.queue is not None:
-            return await self.clusters.slurm.check_possible(spec.cluster, spec.queue)
+            return await self.fleet.check_possible(spec.cluster, spec.queue)
         scheduler = self.engine.core.scheduler
         problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
-        if problem and all(self.machines.is_seen(driver.name) for driver in drivers):
-            could = await self._who_could(spec, cwd)
+        if problem and all(self.fleet.is_seen(driver.name) for driver in drivers):
+            could = await self._who_could(spec, draft.places)
             hint = f"tow machines -c {spec.cluster} shows what there is"
             raise Impossible(
                 problem, f"{' and '.join(could)} can: -c {could[0]}" if could else hint
             )
         return ""
 
-    async def _who_could(self, spec: JobSpec, cwd: str) -> list[str]:
+    async def _who_could(self, spec: JobSpec, places: Places) -> list[str]:
         """The other clusters of machines that can take a job, as far as they answer soon."""
-        clusters: dict[str, list[Driver]] = {}
-        for name, cluster in self.config(cwd).clusters.items():
+        clusters: dict[str, list[MachineAccess]] = {}
+        for name, cluster in places.config.clusters.items():
             if name != spec.cluster and isinstance(cluster, MachinesCluster):
                 # What is wrong with another cluster is not what was asked about.
                 with contextlib.suppress(ConfigError):
-                    clusters[name] = self.join(cwd, name)[1]
-        silent = [d for drivers in clusters.values() for d in drivers if not (d.link or d.error)]
+                    clusters[name] = self.join(places, name)[1]
+        silent = [
+            d for drivers in clusters.values() for d in drivers if not (d.is_connected or d.error)
+        ]
         tries = [driver.reach(_LOOK_ELSEWHERE_S, patient=False) for driver in silent]
         await asyncio.gather(*tries, return_exceptions=True)
         # What they said is among the facts that this waits for.
@@ -213,13 +198,13 @@ class Intake:
         return [
             name
             for name, drivers in clusters.items()
-            if any(self.machines.is_seen(driver.name) for driver in drivers)
+            if any(self.fleet.is_seen(driver.name) for driver in drivers)
             and not scheduler.impossible(name, request, spec.owner)
         ]
 
-    async def _meet(self, drivers: list[Driver]) -> None:
+    async def _meet(self, drivers: list[MachineAccess]) -> None:
         """Wait for machines never met before; if none can be used, say why instead of waiting."""
-        strangers = [driver for driver in drivers if not self.machines.is_seen(driver.name)]
+        strangers = [driver for driver in drivers if not self.fleet.is_seen(driver.name)]
         known = len(strangers) < len(drivers)
         if known:
             # There is somewhere to go: one that failed before is not waited for again.
@@ -233,87 +218,70 @@ class Intake:
         if errors and len(errors) == len(strangers) and not known:
             raise next((e for e in errors if needs_person(e)), errors[0])
 
-    async def snapshot(
-        self, cwd: str, settings: SnapshotSettings, offer: Offer | None = None
-    ) -> Snapshot:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            None, take_snapshot, cwd, settings, self.hashes, self.machines.blobs, offer
-        )
-
-    async def freeze(self, ask: JobAsk, config: Config, spec: JobSpec) -> Frozen:
-        """The folder as it is now, as content and as git calls it; both at the same time."""
-        loop = asyncio.get_running_loop()
-        recording = loop.run_in_executor(None, record, ask.cwd, spec.title, time.time(), ask.branch)
-        settings, offer = snapshot_settings(ask, config), self._offer(spec)
-        snapshot, recorded = await asyncio.gather(
-            self.snapshot(ask.cwd, settings, offer), recording
-        )
-        check_included(ask.include, [entry[0] for entry in snapshot.entries], ask.cwd)
-        return Frozen(snapshot, recorded)
-
-    def _offer(self, spec: JobSpec) -> Offer | None:
+    def offer(self, spec: JobSpec) -> Offer | None:
         """Where only one machine can get the job, what is read goes there at once."""
-        members = self.machines.members.items()
-        names = [name for name, member in members if spec.cluster in member.clusters]
-        if len(names) != 1 or spec.in_place or names[0] not in self.machines.drivers:
-            return None
-        link = self.machines.drivers[names[0]].link
-        return None if link is None else Ahead(link).offer
+        return None if spec.in_place else self.fleet.offer_ahead(spec.cluster)
 
     async def kept(self, job_id: int) -> str:
         """Snapshot id of a job's `keep` folder as it is now; "" if there is nothing in it."""
         job = self.engine.job(job_id)
-        with tempfile.TemporaryDirectory(dir=self.machines.blobs.root) as folder:
-            await fetch_kept(self.machines, job, folder)
-            # All of it, even if the Engine's home lies in a repository.
-            settings = only_these(SnapshotSettings(limit_mb=1e9), ["."])
-            taken = await self.snapshot(folder, settings)
-        return taken.id if taken.entries else ""
+        with tempfile.TemporaryDirectory(dir=self.fleet.blobs.root) as folder:
+            await fetch_kept(self.fleet, job, folder)
+            return await self.workspace.pack(folder)
 
     def only_here(self, cluster: str) -> bool:
-        members = [m for m in self.machines.members.values() if cluster in m.clusters]
-        return all(member.host.login() is None for member in members)
+        return all(one.host.login() is None for one in self.fleet.machines_in(cluster))
 
     def runs_here(self, cluster: str) -> bool:
         """A job on this very machine gets the environment it was submitted from."""
-        return any(
-            cluster in member.clusters and member.host.login() is None
-            for member in self.machines.members.values()
-        )
+        return any(one.host.login() is None for one in self.fleet.machines_in(cluster))
 
 
 class _Group:
     """Jobs submitted together: what they share is looked at once."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, who: Principal) -> None:
         self.intake = intake
-        self._folders: dict[tuple[str, str], tuple[Config, Frozen]] = {}
+        self.who = who
+        self._trees: dict[str, Frozen] = {}
         self._possible: set[str] = set()
         self._environments: dict[int, str] = {}
         self._keeps: dict[int, str] = {}
 
-    async def accept(self, ask: JobAsk) -> JobSpec:
-        intake = self.intake
-        folder = (ask.cwd, repr((ask.include, ask.exclude, ask.only, ask.branch)))
-        if folder not in self._folders:
-            config = intake.config(checked_folder(ask.cwd), ask.cluster)
-            spec = spec_from(ask, config, intake.owner)
-            intake.rehearse(ask, config, spec)
-            # Everything that can be wrong is found before the folder is frozen.
-            await self._check(spec, ask.cwd)
-            self._folders[folder] = config, await intake.freeze(ask, config, spec)
-        config, frozen = self._folders[folder]
-        spec = spec_from(ask, config, intake.owner)
-        await self._check(spec, ask.cwd)
+    async def accept(self, draft: Draft) -> JobSpec:
+        """Find everything that can be wrong before the folder is frozen."""
+        intake, spec = self.intake, draft.spec
+        fresh = draft.tree not in self._trees
+        if fresh:
+            intake.rehearse(draft)
+        await self._check(draft)
         if spec.in_place and not intake.only_here(spec.cluster):
             raise UsageError(
                 f"--in-place runs in the folder itself, but cluster {spec.cluster!r} is elsewhere",
                 hint="use it on this machine: -c local",
             )
-        if ask.continued:
-            spec = replace(spec, keep=await self._kept(ask.continued))
-        return self._complete(spec, frozen, await self._environment(spec, ask))
+        if fresh:
+            self._trees[draft.tree] = await draft.freeze(intake.offer(spec))
+        return await self.complete(draft.submission(self._trees[draft.tree]))
+
+    async def complete(self, submission: Submission) -> JobSpec:
+        """Add to what was submitted what only the Engine knows."""
+        spec, frozen = submission.spec, submission.frozen
+        if submission.continued:
+            spec = replace(spec, keep=await self._kept(submission.continued))
+        return replace(
+            spec,
+            after=after_from(self.who, submission.after, self.intake.engine),
+            snapshot=frozen.snapshot,
+            subfolder=frozen.subfolder,
+            environment=await self._environment(spec, submission.environ),
+            commit=frozen.commit,
+            branch=frozen.branch,
+            changed=frozen.changed,
+            files=frozen.files,
+            bytes=frozen.bytes,
+            large=frozen.large,
+        )
 
     async def _kept(self, job_id: int) -> str:
         """What an earlier job left in its `keep` folder, as a snapshot; fetched once."""
@@ -321,46 +289,36 @@ class _Group:
             self._keeps[job_id] = await self.intake.kept(job_id)
         return self._keeps[job_id]
 
-    async def _check(self, spec: JobSpec, cwd: str) -> None:
-        asked = repr((cwd, spec.cluster, spec.request, spec.queue))
+    async def _check(self, draft: Draft) -> None:
+        spec = draft.spec
+        asked = repr((id(draft.places), spec.cluster, spec.request, spec.queue))
         if asked not in self._possible:
-            await self.intake.check_possible(spec, cwd)
+            await self.intake.check_possible(draft)
             self._possible.add(asked)
 
-    def _complete(self, spec: JobSpec, frozen: Frozen, environment: str) -> JobSpec:
-        snapshot, recorded = frozen.snapshot, frozen.recorded
-        changed = recorded.changed[:_MOST_CHANGED]
-        return replace(
-            spec,
-            snapshot=snapshot.id if snapshot.entries else "",
-            subfolder=keepable(snapshot.subfolder),
-            environment=environment,
-            commit=recorded.commit,
-            branch=recorded.branch,
-            changed=tuple((letter, keepable(path)) for letter, path in changed),
-            files=snapshot.files,
-            bytes=snapshot.bytes,
-            large=tuple(
-                (keepable(path), size) for path, size in largest(snapshot) if size > _LARGE
-            ),
-        )
-
-    async def _environment(self, spec: JobSpec, ask: JobAsk) -> str:
+    async def _environment(self, spec: JobSpec, environ: Mapping[str, str]) -> str:
+        """The submitter's own, where the job runs on the submitter's machine; nowhere else."""
         if not self.intake.runs_here(spec.cluster):
             return ""
-        known = self._environments.get(id(ask.environ))
+        known = self._environments.get(id(environ))
         if known is None:
             engine = self.intake.engine
-            known = await engine.in_turn(lambda: engine.store.remember_environment(ask.environ))
-            self._environments[id(ask.environ)] = known
+            known = await engine.in_turn(lambda: engine.store.remember_environment(environ))
+            self._environments[id(environ)] = known
         return known
 
 
-def largest(snapshot: Snapshot) -> list[tuple[str, int]]:
-    """The largest files of a snapshot, with their sizes."""
-    files = [entry for entry in snapshot.entries if entry[1] in "fx"]
-    sized = ((path, snapshot.sizes[digest]) for path, _, digest in files)
-    return heapq.nlargest(_LARGEST, sized, key=lambda item: item[1])
+async def _rehearse(draft: Draft, waiting: list[MachineAccess]) -> None:
+    snapshot = await draft.rehearse()
+    for driver in waiting if snapshot else ():
+        driver.expect(snapshot)
+
+
+def _queueing(spec: JobSpec, max_parallel: int) -> Queueing | None:
+    """Where jobs of one process are queued together, the queue sees to how many run at a time."""
+    if spec.queue is None or request_of(spec.request).process_count > 1:
+        return spec.queue
+    return replace(spec.queue, at_once=max_parallel)
 
 
 def _waiting(spec: JobSpec, now: float) -> Waiting:

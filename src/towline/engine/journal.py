@@ -9,14 +9,15 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
+from towline.model.batch import BatchKey
 from towline.model.journal import Event
 from towline.store.journal import JournalRows
 
 #: So many events wait for a subscriber before it has to read them from the journal.
 MOST_WAITING = 1000
 
-#: A job's number, a batch's name, or None for everything.
-Topic = int | str | None
+#: A job's number, a batch's key, or None for everything.
+Topic = int | BatchKey | None
 
 
 class Subscription:
@@ -63,7 +64,7 @@ class Journal:
         self.rows = rows
         self._subscriptions: dict[Topic, set[Subscription]] = {}
 
-    def subscribe(self, job: int = 0, batch: str = "") -> Subscription:
+    def subscribe(self, job: int = 0, batch: BatchKey | None = None) -> Subscription:
         """To what happens to a job, to a batch and its jobs, or to everything."""
         return Subscription(self, job or batch or None)
 
@@ -75,8 +76,8 @@ class Journal:
     def publish(self) -> None:
         """Tell what was written down since the last time."""
         for event in self.rows.take_committed():
-            for topic in (event.job, event.batch, None):
-                for subscription in self._subscriptions.get(topic, ()) if topic != "" else ():
+            for topic in (event.job, (event.owner, event.batch), None):
+                for subscription in self._subscriptions.get(topic, ()):
                     subscription.publish(event)
 
     def wake(self, topics: Iterable[Topic]) -> None:

@@ -9,18 +9,21 @@ class Keys:
     """Whoever asks again before the first answer came waits for it, and is given the same."""
 
     def __init__(self) -> None:
-        self._under_way: dict[str, asyncio.Event] = {}
+        #: Whose they are, and what that one calls them.
+        self._under_way: dict[tuple[str, str], asyncio.Event] = {}
 
     @asynccontextmanager
-    async def alone(self, key: str) -> AsyncIterator[None]:
+    async def alone(self, owner: str, key: str) -> AsyncIterator[None]:
         """While this lasts, nobody else submits under the key; without one, everybody may."""
-        while key in self._under_way:
-            await self._under_way[key].wait()
+        mine = (owner, key)
+        while mine in self._under_way:
+            await self._under_way[mine].wait()
         over = asyncio.Event()
         if key:
-            self._under_way[key] = over
+            self._under_way[mine] = over
         try:
             yield
         finally:
-            self._under_way.pop(key, None)
+            if key:
+                del self._under_way[mine]
             over.set()

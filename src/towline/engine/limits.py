@@ -2,66 +2,58 @@
 
 import asyncio
 
-from msgspec import Struct
-
 from towline.api.places import Limits, MachineLimits
 from towline.config.settings import MachineEntry
 from towline.core.machines.capacity import seats_for
-from towline.engine.ask import checked_folder
-from towline.engine.desk import Desk
+from towline.engine.api import Desk
 from towline.engine.engine import request_of
 from towline.errors import HostError, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.events import StopAsked
+from towline.workspace.base import Places
 
 #: How long a machine may take to answer.
 _MEETING_S = 20.0
 
 
-class LimitsAsk(Struct, forbid_unknown_fields=True):
-    cwd: str
-    machines: list[MachineEntry]
-    #: What one of the jobs needs; one process.
-    request: str = "[]"
-    #: Make a cluster of each machine alone, too.
-    each: bool = False
-
-
-async def limits(desk: Desk, ask: LimitsAsk) -> Limits:
+async def limits(
+    desk: Desk, places: Places, given: list[MachineEntry], request: str, each: bool
+) -> Limits:
     """The cluster of these machines, and for each, in the order given, its name and who fits.
 
-    `slots` has the GPUs of each of the jobs that could run there at a time.
+    `request` is what one of the jobs needs, with one process; `slots` has the GPUs of each of the
+    jobs that could run there at a time. `each`: a cluster is made of each machine alone, too.
     """
-    if not ask.machines:
+    if not given:
         raise UsageError("no machine is named")
-    config = desk.intake.config(checked_folder(ask.cwd))
+    config = places.config
     # Asked first, so that a request that cannot be read costs no connection.
-    need = request_of(ask.request).groups[0].need
-    cluster = await desk.clusters.ad_hoc(ask.machines, config)
-    entries = await desk.clusters.recognised(ask.machines, config)
+    need = request_of(request).groups[0].need
+    cluster = await desk.clusters.ad_hoc(given, config)
+    entries = await desk.clusters.recognised(given, config)
     names = [desk.clusters.driver_of(entry).name for entry in entries]
     errors = await _meet(desk, names)
     # What the machines said is among the facts that this waits for.
     await desk.engine.tell(StopAsked(()))
-    rooms, twins = desk.engine.core.scheduler.pool.rooms, desk.machines.twins
+    hosts, name_of = desk.engine.core.scheduler.machines.hosts, desk.fleet.counts_as
     machines: list[MachineLimits] = [
         {
             "name": name,
-            "slots": [list(gpus) for gpus in seats_for(rooms.get(twins.get(name, name)), need)],
+            "slots": [list(gpus) for gpus in seats_for(hosts.get(name_of(name)), need)],
             "reason": errors[name].text if name in errors else "",
             "hint": errors[name].hint if name in errors else "",
         }
         for name in names
     ]
-    if ask.each:
-        for machine, entry in zip(machines, ask.machines, strict=True):
+    if each:
+        for machine, entry in zip(machines, given, strict=True):
             machine["cluster"] = await desk.clusters.ad_hoc([entry], config)
     return {"cluster": cluster, "machines": machines}
 
 
 async def _meet(desk: Desk, names: list[str]) -> dict[str, HostError]:
     """Wait for every machine; what went wrong, by machine, unless that is all of them."""
-    drivers = [desk.driver(name) for name in dict.fromkeys(names)]
+    drivers = [desk.fleet.machines[name] for name in dict.fromkeys(names)]
     tries = (driver.reach(_MEETING_S, patient=False) for driver in drivers)
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
     errors = {

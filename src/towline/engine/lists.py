@@ -4,7 +4,9 @@ from msgspec import Struct
 
 from towline.api.jobs import Meant
 from towline.errors import NotFound, UsageError
+from towline.model.batch import Batch, BatchKey
 from towline.model.job import FINAL, Job, State, standing
+from towline.model.principal import Principal
 from towline.store.store import Store
 
 #: So long an ended job is listed without being asked for.
@@ -27,6 +29,8 @@ class Wanted(Struct, frozen=True):
     limit: int | None = None
     #: Also what ended long ago.
     everything: bool = False
+    #: Of this one only; empty: everybody's.
+    owner: str = ""
 
 
 class Listed(Struct, frozen=True):
@@ -68,7 +72,7 @@ def _room_for_ended(wanted: Wanted, active: int) -> int:
 def _active(store: Store, wanted: Wanted) -> list[Job]:
     if wanted.state in FINAL:
         return []
-    found = store.active(wanted.cluster)
+    found = store.active(wanted.cluster, wanted.owner)
     if wanted.state in ("", ACTIVE):
         return found
     # As people see it: what waits in the queue of its cluster is queued.
@@ -78,22 +82,21 @@ def _active(store: Store, wanted: Wanted) -> list[Job]:
 def _ended(store: Store, wanted: Wanted, now: float, limit: int) -> list[Job]:
     if wanted.state and wanted.state not in FINAL:
         return []
-    return store.ended(_since(wanted, now), limit, wanted.state, wanted.cluster)
+    return store.ended(_since(wanted, now), limit, wanted.state, wanted.cluster, wanted.owner)
 
 
 def _ended_count(store: Store, wanted: Wanted, now: float) -> int:
     if wanted.state and wanted.state not in FINAL:
         return 0
-    return store.ended_count(_since(wanted, now), wanted.state, wanted.cluster)
+    return store.ended_count(_since(wanted, now), wanted.state, wanted.cluster, wanted.owner)
 
 
 def _since(wanted: Wanted, now: float) -> float:
     return 0.0 if wanted.everything else now - _A_DAY_S
 
 
-def jobs_of_batch(store: Store, name: str, state: str, limit: int) -> list[Job]:
+def jobs_of_batch(store: Store, batch: Batch, state: str, limit: int) -> list[Job]:
     """The jobs of a batch, all or those in one state as people see it."""
-    batch = store.batches.named(name)
     states = {state} if state else set()
     if state == ACTIVE:
         states = {one.value for one in State if not one.final}
@@ -104,40 +107,41 @@ def jobs_of_batch(store: Store, name: str, state: str, limit: int) -> list[Job]:
     return store.jobs_between(batch.first, batch.last, sorted(states), limit)
 
 
-def meant(store: Store, name: str) -> Meant:
+def meant(store: Store, who: Principal, name: str) -> Meant:
     """The job or the batch that a name means: a title, a batch, `BATCH.LINE`, or `last`."""
     if name == "last":
-        return _last(store)
-    batch = store.batches.find(name)
-    job, is_active = store.titled(name)
-    if job and (batch is None or (is_active, job) > (batch.name in _going_on(store), batch.first)):
+        return _last(store, who)
+    batch = store.batches.find(who, name)
+    job, is_active = store.titled(name, who.sees)
+    if job and (batch is None or (is_active, job) > (batch.key in _going_on(store), batch.first)):
         return {"job": job}
     if batch is not None:
         return {"batch": batch.name, "first": batch.first, "count": batch.count}
-    if line := _line(store, name):
+    if line := _line(store, who, name):
         return {"job": line}
     raise NotFound(f"there is no job {name!r}", hint="see which there are: tow status --all")
 
 
-def _last(store: Store) -> Meant:
-    newest = store.newest()
+def _last(store: Store, who: Principal) -> Meant:
+    newest = store.newest(who.sees)
     if not newest:
         raise NotFound("there is no job yet", hint="tow run COMMAND starts one")
     job, name = newest
-    if not name:
+    batch = store.batches.of_job(job) if name else None
+    if batch is None:
         return {"job": job}
-    batch = store.batches.named(name)
     return {"batch": name, "first": batch.first, "count": batch.count}
 
 
-def _going_on(store: Store) -> set[str]:
-    return {batch.name for batch in store.batches.unfinished()}
+def _going_on(store: Store) -> set[BatchKey]:
+    return {batch.key for batch in store.batches.unfinished()}
 
 
-def _line(store: Store, name: str) -> int:
+def _line(store: Store, who: Principal, name: str) -> int:
     """The job that is one line of a batch; 0 when there is none."""
     base, _, number = name.rpartition(".")
-    batch = store.batches.find(base) if number.isascii() and number.isdigit() else None
+    is_line = number.isascii() and number.isdigit()
+    batch = store.batches.find(who, base) if is_line else None
     if batch is None:
         return 0
     line = store.batches.line(batch, int(number))

@@ -11,20 +11,19 @@ import functools
 import logging
 import zlib
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
 
 from msgspec import Struct
 
-from towline.agent.link import Link
 from towline.api.places import ServiceView
-from towline.backends.base import Backend
-from towline.backends.machines import Machines
+from towline.backends.base import Fleet
 from towline.backends.tasks import Tasks
+from towline.backends.terms import Port, ServiceState
 from towline.engine.engine import Engine
 from towline.engine.following.output import Frame, read_more
+from towline.engine.views import view
 from towline.errors import HostError, NotFound, TowlineError
-from towline.forward.tunnels import Forward, Where, answers
-from towline.model.job import Job, State, key_of, view
+from towline.forward.tunnels import Forward
+from towline.model.job import Job, State
 from towline.model.journal import Kind
 from towline.model.service import path_in
 
@@ -63,10 +62,9 @@ class Standing(Struct):
 
 
 class Services:
-    def __init__(self, engine: Engine, backend: Backend, machines: Machines) -> None:
+    def __init__(self, engine: Engine, fleet: Fleet) -> None:
         self.engine = engine
-        self.backend = backend
-        self.machines = machines
+        self.fleet = fleet
         self._standings: dict[int, dict[str, Standing]] = {}
         self._forwards: dict[tuple[int, str], Forward] = {}
         self._tasks = Tasks("services", asks_again=False)
@@ -163,11 +161,9 @@ class Services:
             for name in standings:
                 if (job.id, name) not in self._forwards:
                     await self._listen(job.id, name)
-            header, _ = await self.backend.file_operation(job, 0, "services")
-            link = await self.machines.tunnel(job, 0)
-            for name, seen in header["services"].items():
+            for name, seen in (await self.fleet.services(job)).items():
                 if name in standings:
-                    await self._learn(job, standings[name], seen, link)
+                    await self._learn(job, standings[name], seen)
         except (TowlineError, TimeoutError):
             # Asking waits by itself for a machine that is away.
             return 1.0
@@ -179,7 +175,7 @@ class Services:
         age_s = self.engine.clock() - (job.started or 0.0)
         return min(_LATER_S, max(_SOON_S, age_s / 30))
 
-    async def _learn(self, job: Job, standing: Standing, seen: dict[str, Any], link: Link) -> None:
+    async def _learn(self, job: Job, standing: Standing, seen: ServiceState) -> None:
         port = int(seen.get("port") or 0)
         if seen["state"] != "running":
             standing.port = port
@@ -189,7 +185,7 @@ class Services:
             if standing.port != port:
                 standing.port, standing.since = port, self.engine.clock()
             async with asyncio.timeout(_PROBE_S):
-                up = await answers(link, self._where(job, standing.name))
+                up = await self.fleet.answers(job, 0, Port(service=standing.name))
             if up:
                 standing.path = await self._path(job, standing)
             why = "" if up else str(seen.get("text") or self._silence(job, standing))
@@ -203,14 +199,9 @@ class Services:
         question = ": does its command serve on $PORT?" if service.command else ""
         return f"nothing answers on its port {standing.port} yet{question}"
 
-    def _where(self, job: Job, name: str) -> Where:
-        assert job.attempt is not None
-        key = key_of(self.engine.store.engine_id, job.id, job.attempt, 0)
-        return {"key": key, "service": name}
-
     async def _path(self, job: Job, standing: Standing) -> str:
         """Some tell in their output where to look, and by which token."""
-        blob, _ = await self.backend.read_log(job, 0, _log_of(standing.name), 0, wait=False)
+        blob, _ = await self.fleet.read_log(job, 0, _log_of(standing.name), 0, wait=False)
         return path_in(blob.decode(errors="replace"), standing.port)
 
     def _stands(self, standing: Standing, state: str, text: str = "") -> None:
@@ -228,11 +219,11 @@ class Services:
     # --- ports -------------------------------------------------------------------------------
 
     async def _listen(self, job_id: int, name: str) -> None:
-        async def reach() -> tuple[Link, Where]:
+        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             job = self.engine.job(job_id)
-            return await self.machines.tunnel(job, 0), self._where(job, name)
+            await self.fleet.carry(job, 0, Port(service=name), reader, writer)
 
-        forward = Forward(job_id, 0, reach)
+        forward = Forward(job_id, 0, carry)
         mixed = zlib.crc32(f"{self.engine.store.engine_id}-{job_id}-{name}".encode())
         tries = [_FIRST_PORT + (mixed + step) % _PORTS for step in range(_TRIES)]
         before = self._remembered.get((job_id, name))
@@ -269,7 +260,7 @@ class Services:
     def view(self, standing: Standing) -> ServiceView:
         job = self.engine.job(standing.job)
         state, text = standing.state, standing.text
-        driver = self.machines.driver_of(job.attempt.placement[0]) if job.attempt else None
+        driver = self.fleet.machine_of(job.attempt.placement[0]) if job.attempt else None
         if state in ("starting", "up") and driver is not None and driver.error:
             state, text = "unreachable", driver.error.text
         return {
@@ -310,7 +301,7 @@ class Services:
         while True:
             try:
                 blob, at_end = await read_more(
-                    self.engine, self.backend, job, 0, _log_of(name), offset, follow
+                    self.engine, self.fleet, job, 0, _log_of(name), offset, follow
                 )
             except HostError:
                 if not follow or self.engine.job(job_id).state.final:

@@ -4,83 +4,79 @@ import asyncio
 from collections.abc import Iterable
 
 from towline.api.places import Capacity, MachineView
-from towline.backends.driver import Driver
-from towline.backends.machines import Machines
-from towline.backends.queue.commands import QueueSilent
-from towline.core.machines.room import at_work
+from towline.backends.base import Fleet, MachineAccess, QueueSilent
+from towline.backends.clusters import Clusters
+from towline.core.machines.host_state import at_work
 from towline.core.machines.usage import usage_of
-from towline.engine.ask import cluster_of
-from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
 from towline.engine.intake import Intake
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.machine import Machine
 from towline.probes.nodes import Node
+from towline.workspace.base import Places
 
 #: How long a look at the machines waits for one; and for one that did not answer before.
 _LOOK_S, _LOOK_AGAIN_S = 8.0, 2.0
 
 
 class WhatsFree:
-    def __init__(
-        self, engine: Engine, machines: Machines, clusters: Clusters, intake: Intake
-    ) -> None:
+    def __init__(self, engine: Engine, fleet: Fleet, clusters: Clusters, intake: Intake) -> None:
         self.engine = engine
-        self.machines = machines
+        self.fleet = fleet
         self.clusters = clusters
         self.intake = intake
 
-    async def of_clusters(self, cwd: str | None, cluster: str | None) -> list[MachineView]:
+    async def of_clusters(self, places: Places, cluster: str | None) -> list[MachineView]:
         """Those of all clusters, or of one."""
         wrong: dict[str, TowlineError] = {}
-        drivers = self._drivers(cwd, cluster, wrong)
+        drivers = self._drivers(places, cluster, wrong)
         tries = [
             driver.reach(_LOOK_AGAIN_S if driver.error else _LOOK_S, patient=False)
             for driver in drivers.values()
-            if driver.link is None
+            if not driver.is_connected
         ]
         await asyncio.gather(*tries, return_exceptions=True)
         found = await self.behind(drivers.values())
         return found + [_unusable(name, error) for name, error in wrong.items()]
 
-    def machine_names(self, cwd: str | None, cluster: str | None) -> list[str]:
+    def machine_names(self, places: Places, cluster: str | None) -> list[str]:
         """The machines and access nodes of all clusters, or of one."""
-        return list(self._drivers(cwd, cluster, {}))
+        return list(self._drivers(places, cluster, {}))
 
     def _drivers(
-        self, cwd: str | None, cluster: str | None, wrong: dict[str, TowlineError]
-    ) -> dict[str, Driver]:
+        self, places: Places, cluster: str | None, wrong: dict[str, TowlineError]
+    ) -> dict[str, MachineAccess]:
         """Of all clusters, those that are `wrong` do not hide the others."""
-        config = self.intake.config(cwd, cluster)
-        names = [cluster_of(cluster, config)[0]] if cluster else list(config.clusters)
-        drivers: dict[str, Driver] = {}
+        names = [cluster] if cluster else list(places.config.clusters)
+        drivers: dict[str, MachineAccess] = {}
         for name in names:
             try:
-                drivers |= {driver.name: driver for driver in self.intake.join(cwd, name)[1]}
+                drivers |= {driver.name: driver for driver in self.intake.join(places, name)[1]}
             except TowlineError as error:
                 if cluster:
                     raise
                 wrong[name] = error
         return drivers
 
-    async def behind(self, drivers: Iterable[Driver]) -> list[MachineView]:
+    async def behind(self, drivers: Iterable[MachineAccess]) -> list[MachineView]:
         """What does the work: the machines themselves, or the nodes behind an access node."""
         found = await asyncio.gather(*map(self._behind, self._each_once(drivers)))
         return [view for views in found for view in views]
 
-    def _each_once(self, drivers: Iterable[Driver]) -> list[Driver]:
+    def _each_once(self, drivers: Iterable[MachineAccess]) -> list[MachineAccess]:
         """A machine with two names under the one that counts."""
-        names = dict.fromkeys(self.machines.twins.get(d.name, d.name) for d in drivers)
-        return [self.machines.drivers[name] for name in names if name in self.machines.drivers]
+        names = dict.fromkeys(self.fleet.counts_as(driver.name) for driver in drivers)
+        return [self.fleet.machines[name] for name in names if name in self.fleet.machines]
 
-    async def _behind(self, driver: Driver) -> list[MachineView]:
-        if driver.name not in self.clusters.slurm.queues:
+    async def _behind(self, driver: MachineAccess) -> list[MachineView]:
+        queue = self.fleet.queue_at(driver.name)
+        if queue is None:
             return [self._machine(driver)]
         access = self._machine(driver) | {"clusters": [driver.name]}
-        if driver.link is None:
+        if not driver.is_connected:
             return [access]
         try:
-            nodes = await self.clusters.slurm.nodes(driver.name)
+            nodes = await queue.nodes()
         except (HostError, AgentError, QueueSilent) as error:
             return [access | {"state": "offline", "reason": str(error)}]
         jobs = self._jobs_by_node(driver.name)
@@ -94,22 +90,20 @@ class WhatsFree:
                     found.setdefault(node, []).append(job.id)
         return found
 
-    def _machine(self, driver: Driver) -> MachineView:
-        member = self.machines.members[driver.name]
-        seen = self.machines.seen.get(driver.name)
-        also = [name for name, counts in self.machines.twins.items() if counts == driver.name]
-        twins = [self.machines.members[name] for name in also]
+    def _machine(self, driver: MachineAccess) -> MachineView:
+        seen = self.fleet.seen(driver.name)
+        also = self.fleet.other_names(driver.name)
         is_ahead = self.engine.core.scheduler.series.is_ahead
-        wanted = [self.machines.drivers[name].wanted.values() for name in (driver.name, *also)]
+        jobs = [self.fleet.machines[name].jobs() for name in (driver.name, *also)]
         found: MachineView = {
             "name": driver.name,
             "also": also,
-            "clusters": sorted(set(member.clusters).union(*(m.clusters for m in twins))),
+            "clusters": [*self.fleet.clusters_of(driver.name)],
             "state": driver.channel.state,
             "reason": driver.error.text if driver.error else "",
             "hint": driver.error.hint if driver.error else "",
             "closed": self.engine.core.scheduler.closed(driver.name),
-            "jobs": sorted({one.job for some in wanted for one in some if not is_ahead(one.job)}),
+            "jobs": sorted({job for some in jobs for job in some if not is_ahead(job)}),
             "seen": driver.channel.since,
             "cpus": None,
             "gpus": [],
@@ -117,7 +111,7 @@ class WhatsFree:
         return {**found, **self._capacity(seen)} if seen else found
 
     def _capacity(self, seen: Machine) -> Capacity:
-        ours = usage_of(self.engine.core.scheduler.pool, seen.name)
+        ours = usage_of(self.engine.core.scheduler.machines, seen.name)
         gpus = []
         for gpu in seen.gpus:
             users = [f"job {job}" for job in ours.gpu_jobs.get(gpu.index, ())]
@@ -161,7 +155,7 @@ def _unusable(cluster: str, error: TowlineError) -> MachineView:
     }
 
 
-def _node(node: Node, access: Driver, jobs: list[int]) -> MachineView:
+def _node(node: Node, access: MachineAccess, jobs: list[int]) -> MachineView:
     """A node like a machine; its queue says of GPUs only how many of a kind there are."""
     return {
         "name": node.name,

@@ -3,9 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from towline.core.scheduling.explain import why_aside
+from towline.engine.reasons import reason_words
 from towline.model.job import State
-from towline.model.journal import Event, Kind
-from towline.model.odd_text import original
+from towline.model.journal import Event, Kind, Remark
+from towline.model.machine import Aside
+from towline.model.odd_text import keepable, original
+from towline.model.reason import Reason
+from towline.model.results import Results
 
 _Words = Callable[[Event, dict[str, Any]], str]
 
@@ -13,8 +20,10 @@ _Words = Callable[[Event, dict[str, Any]], str]
 def words(event: Event) -> str:
     """What an event says to people; nothing if it is only for programs."""
     fields = event.fields()
-    if "text" in fields:
+    if "text" in fields:  # as an older version wrote it
         return original(str(fields["text"]))
+    if "remark" in fields:
+        return remark_words(msgspec.convert(fields["remark"], Remark))
     say = _WORDS.get(event.kind)
     return original(say(event, fields)) if say is not None else ""
 
@@ -24,23 +33,57 @@ def _machines(event: Event, fields: dict[str, Any]) -> str:
 
 
 def _ended(event: Event, fields: dict[str, Any]) -> str:
-    state, reason = fields.get("state", ""), fields.get("reason", "")
+    state, reason = fields.get("state", ""), _reason(fields)
     if state == State.STOPPED:
         return str(reason or state)
     return f"{state}: {reason}" if reason else str(state)
 
 
 def _home(event: Event, fields: dict[str, Any]) -> str:
-    results = fields.get("results", "")
-    return f"results: {results}" if results else "no results"
+    results = results_words(msgspec.convert(fields["results"], Results))
+    return f"results: {original(results)}" if results else "no results"
+
+
+def remark_words(remark: Remark) -> str:
+    """A remark for people."""
+    path = original(remark.path)
+    match remark.kind:
+        case "kept":
+            return f"kept {path} as it was; the newer copy is {original(remark.newer)}"
+        case "left_out":
+            return f"left out {path}: it leads out of the folder, or cannot be read"
+        case "not_made":
+            made = ", ".join(map(original, remark.made))
+            instead = f"it made: {made}" if made else "it made nothing"
+            return f"{path} was not made or changed: nothing of it came home ({instead})"
+        case "more":
+            return f"left out {remark.count} more remarks"
+        case "set_aside":
+            return f"{remark.machine} {why_aside(Aside(remark.count, remark.for_s))}"
+        case "well_again":
+            return f"{remark.machine} does well again and is used as before"
+    return f"{remark.machine} is used again: such jobs fail elsewhere as well"
+
+
+def results_words(results: Results) -> str:
+    """Where the results of a job are, or why they are not here."""
+    if results.kind == "failed":
+        return keepable(f"not fetched: {original(results.why)}")
+    return "wanted" if results.kind == "pending" else results.path
 
 
 def _why(otherwise: str) -> _Words:
-    return lambda event, fields: str(fields.get("reason") or otherwise)
+    return lambda event, fields: _reason(fields) or otherwise
+
+
+def _reason(fields: dict[str, Any]) -> str:
+    return reason_words(msgspec.convert(fields.get("reason", {"kind": ""}), Reason))
 
 
 _WORDS: dict[str, _Words] = {
-    Kind.SUBMITTED: lambda event, fields: "submitted",
+    Kind.SUBMITTED: lambda event, fields: (
+        "submitted, to wait for others" if fields.get("state") == State.WAITING else "submitted"
+    ),
     Kind.PLACED: lambda event, fields: f"starting on {_machines(event, fields)}",
     Kind.SENT_AHEAD: lambda event, fields: f"next on {_machines(event, fields)}",
     Kind.CAME_BACK: lambda event, fields: (
@@ -52,6 +95,7 @@ _WORDS: dict[str, _Words] = {
     Kind.STOPPING: _why("stopping"),
     Kind.REQUEUED: _why("its start was void; waiting again"),
     Kind.RETRIED: lambda event, fields: "retry was asked for",
+    Kind.RELEASED: lambda event, fields: "what it waited for has ended",
     Kind.FOUND_AGAIN: lambda event, fields: (
         f"{fields['answers']} answers again: attempt {event.attempt} is taken up"
     ),

@@ -16,7 +16,8 @@ from towline.errors import AgentError, HostError, TowlineError
 
 #: What the agent is to dial: `port`, or `key` and `service` of a job.
 Where = dict[str, Any]
-Reach = Callable[[], Awaitable[tuple[Link, Where]]]
+#: Joins a connection to where it leads, until it is over; TowlineError where it cannot be reached.
+Carry = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 WINDOW = 1024 * 1024
 MOST_WINDOW = 16 * WINDOW
@@ -128,10 +129,10 @@ class Tunnel:
 class Forward:
     """A local port that leads to a port of a job's machine for as long as it is kept."""
 
-    def __init__(self, job: int, port: int, reach: Reach) -> None:
+    def __init__(self, job: int, port: int, carry: Carry) -> None:
         self.job = job
         self.port = port
-        self._reach = reach
+        self._carry = carry
         self._server: asyncio.Server | None = None
         self.local = 0
 
@@ -149,8 +150,6 @@ class Forward:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            link, where = await self._reach()
+            await self._carry(reader, writer)
         except TowlineError:
             writer.close()
-            return
-        await Tunnel(link, reader, writer).run(where)

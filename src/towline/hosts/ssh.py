@@ -14,7 +14,16 @@ import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
-from towline.errors import HostError, NoNetwork, Refused, Unreachable, Unusable
+from towline.errors import (
+    HostError,
+    LoginRefused,
+    NoNetwork,
+    Refused,
+    UnknownHostKey,
+    Unreachable,
+    Unusable,
+    WrongHostKey,
+)
 from towline.hosts.ciphers import faster_ciphers
 from towline.model.names import shown_cluster
 
@@ -134,7 +143,7 @@ def _quoted(word: str) -> str:
 
 
 def _changed_key(name: str, way: Way, last: str) -> HostError:
-    return Refused(
+    return WrongHostKey(
         f"{name}: its host key has changed since you last connected",
         hint="if the machine was reinstalled, remove the old key with "
         f"`ssh-keygen -R {way.known_as()}`; "
@@ -143,7 +152,7 @@ def _changed_key(name: str, way: Way, last: str) -> HostError:
 
 
 def _unknown_key(name: str, way: Way, last: str) -> HostError:
-    return Refused(
+    return UnknownHostKey(
         f"{name}: its host key is not known yet",
         hint=f"{_PERSON_MUST_ACT.format(name=name)} and confirm the key",
     )
@@ -151,7 +160,7 @@ def _unknown_key(name: str, way: Way, last: str) -> HostError:
 
 def _denied(name: str, way: Way, last: str) -> HostError:
     methods = last.partition("(")[2].rstrip(").") or "unknown"
-    return Refused(
+    return LoginRefused(
         f"{name}: login refused (it accepts: {methods})",
         hint=f"{_PERSON_MUST_ACT.format(name=name)}; "
         f"or install your key with `{way.typed('ssh-copy-id')}`",
@@ -233,7 +242,7 @@ def no_python(name: str) -> HostError:
 
 def needs_person(error: HostError | None) -> bool:
     """True where a login on a terminal can mend it."""
-    return isinstance(error, Refused) and "tow login" in error.hint
+    return isinstance(error, Refused) and error.login_mends
 
 
 def _tail(line: str) -> str:

@@ -7,6 +7,9 @@ from msgspec.structs import replace
 
 from towline.model.job import JobSpec, State
 
+#: Whose a batch is, and what it is called: names belong to their owners.
+BatchKey = tuple[str, str]
+
 
 class Line(Struct, frozen=True, omit_defaults=True):
     """What one job of a batch has of its own; everything else is in the batch's `base`."""
@@ -41,6 +44,12 @@ class Batch(Struct, frozen=True, omit_defaults=True):
     fail_fast: bool = False
     #: Stopped, by the user or by a failure; `tow batch retry` takes it up again.
     stopped: bool = False
+    #: What it is to run after has not ended yet, as far as is known: nothing of it starts.
+    held: bool = False
+
+    @property
+    def key(self) -> BatchKey:
+        return (self.base.owner, self.name)
 
     @property
     def last(self) -> int:

@@ -2,8 +2,9 @@
 
 from msgspec import Struct
 
-from towline.model.job import Attempt, Ending, Entry, Job, JobSpec
+from towline.model.job import Attempt, Awaited, Ending, Entry, Job, JobSpec, State, Unit
 from towline.model.machine import Machine
+from towline.model.reason import Reason
 from towline.model.request import Request
 
 # --- facts -----------------------------------------------------------------------------------
@@ -37,7 +38,28 @@ class WaitingStopped(Struct, frozen=True):
     """Jobs of a batch that was stopped; the store has them, the core was not given them."""
 
     jobs: tuple[Job, ...]
-    reason: str
+    reason: Reason
+
+
+class WaitingSkipped(Struct, frozen=True):
+    """Jobs of a batch that waits for what can never come true; the core was not given them."""
+
+    jobs: tuple[Job, ...]
+    because: Reason
+
+
+class BatchHeld(Struct, frozen=True):
+    """A batch is to run after others; none of its jobs is given to the core before that."""
+
+    name: str
+    after: tuple[Awaited, ...]
+
+
+class UnitEnded(Struct, frozen=True):
+    """A whole batch has ended, or a job that the core does not know of."""
+
+    unit: Unit
+    state: State
 
 
 class SetWaiting(Struct, frozen=True):
@@ -134,6 +156,9 @@ Fact = (
     | StopAsked
     | RetryAsked
     | WaitingStopped
+    | WaitingSkipped
+    | BatchHeld
+    | UnitEnded
     | SetWaiting
     | GiveUpAsked
     | Recovered

@@ -1,17 +1,22 @@
 """A job: what was asked, where it stands, how it ended."""
 
+import re
 from enum import StrEnum
 
 from msgspec import Struct, field
 
-from towline.api.jobs import JobView, QueueEntry
 from towline.model.machine import Placement
+from towline.model.names import ANY, OK
+from towline.model.reason import NO_REASON, Reason
+from towline.model.results import NOTHING, Results
 from towline.model.service import Service
 
 
 class State(StrEnum):
     NEW = "new"
     STAGING = "staging"
+    #: For other jobs, which it was submitted to run after.
+    WAITING = "waiting"
     QUEUED = "queued"
     STARTING = "starting"
     RUNNING = "running"
@@ -20,13 +25,15 @@ class State(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     LOST = "lost"
+    #: What it waited for can never come true.
+    SKIPPED = "skipped"
 
     @property
     def final(self) -> bool:
         return self in FINAL
 
 
-FINAL = frozenset({State.DONE, State.FAILED, State.STOPPED, State.LOST})
+FINAL = frozenset({State.DONE, State.FAILED, State.STOPPED, State.LOST, State.SKIPPED})
 
 
 #: What comes home can be read by others, unless the submitter says otherwise.
@@ -48,6 +55,31 @@ class Queueing(Struct, frozen=True, omit_defaults=True):
     on_timeout: str = ""
     #: Of its batch, so many run at a time, and the queue itself sees to that; 0: it does not.
     at_once: int = 0
+
+
+#: A job by its number, or a batch by its name.
+Unit = int | str
+
+
+class Awaited(Struct, frozen=True, omit_defaults=True):
+    """One job or batch that must end before another job begins."""
+
+    #: How it must end: `ok`, `any` or `failed`.
+    when: str
+    job: int = 0
+    batch: str = ""
+
+    @property
+    def unit(self) -> Unit:
+        return self.batch or self.job
+
+    def met_by(self, state: State) -> bool:
+        """Whether what has ended in this state has ended as it was to."""
+        return is_met(self.when, state)
+
+
+def is_met(when: str, state: State) -> bool:
+    return when == ANY or (state is State.DONE) == (when == OK)
 
 
 class JobSpec(Struct, frozen=True, omit_defaults=True):
@@ -113,6 +145,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     queue: Queueing | None = None
     #: What runs beside its first process, for people to look at it.
     services: tuple[Service, ...] = ()
+    #: It begins once all of these have ended as they were to; of a batch's jobs, the batch does.
+    after: tuple[Awaited, ...] = ()
 
     def __repr__(self) -> str:
         return f"JobSpec({self.title or ' '.join(self.argv)!r} on {self.cluster})"
@@ -140,6 +174,8 @@ class Ending(Struct, frozen=True, omit_defaults=True):
     ended: float = 0.0
     #: Files it made or changed, and how much it printed; -1 where nobody counted.
     made: int = -1
+    #: The most memory that it used, as far as that was measured.
+    peak_kb: int = 0
     out_size: int = 0
     err_size: int = 0
 
@@ -209,21 +245,16 @@ class Job(Struct, frozen=True):
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None
-    #: Why it waits, or why it ended as it did, in words.
-    reason: str = ""
+    #: Why it waits, or why it ended as it did.
+    reason: Reason = NO_REASON
     #: Tries that counted against `retries`.
     failures: int = 0
     #: True once the user asked to stop it; nothing starts it again but `tow retry`.
     stop_asked: bool = False
     attempt: Attempt | None = None
-    #: "wanted" while there is something to bring home, then what came home, in words.
-    results: str = ""
+    results: Results = NOTHING
     #: Machines an earlier attempt failed or was lost on; avoided while there are others.
     avoid: tuple[str, ...] = ()
-
-
-#: `Job.results` of a job with something to bring home.
-WANTED = "wanted"
 
 
 def key_of(engine: str, job_id: int, attempt: Attempt, rank: int) -> str:
@@ -232,61 +263,20 @@ def key_of(engine: str, job_id: int, attempt: Attempt, rank: int) -> str:
     return f"{engine}-{job_id}-{attempt.number}{token}-{rank}"
 
 
+_PROCESS = re.compile(r"-([0-9]+)-([0-9]+)(?:-([0-9a-f]{8}))?-([0-9]+)\Z")
+
+
+def process_of(engine: str, key: str) -> tuple[int, int, str, int] | None:
+    """The job, attempt, token and rank of a key; None for what is not this Engine's."""
+    found = _PROCESS.match(key, len(engine)) if key.startswith(f"{engine}-") else None
+    if found is None:
+        return None
+    return int(found[1]), int(found[2]), found[3] or "", int(found[4])
+
+
 def standing(job: Job) -> str:
     """The state as people see it: a job is queued until it runs in the queue of its cluster, or on
     the machine that it was sent ahead to."""
     elsewhere = job.spec.queue is not None or (job.attempt is not None and job.attempt.places)
     waits = elsewhere and job.state is State.STARTING
     return State.QUEUED.value if waits else job.state.value
-
-
-def entry_of(job: Job) -> QueueEntry | None:
-    """What the queue of its cluster calls a job; None for one that Towline places itself."""
-    queue = job.spec.queue
-    if queue is None:
-        return None
-    entry = job.attempt.entry if job.attempt else Entry()
-    return {
-        "kind": queue.kind,
-        "options": [list(words) for words in queue.options],
-        "number": entry.number,
-        "partition": entry.partition,
-        "account": entry.account,
-        "time_limit": entry.time_limit,
-        "requeued_at": entry.requeued_at,
-        "requeued": entry.requeued,
-    }
-
-
-def _whereabouts(job: Job) -> list[str]:
-    """Where it is or was; of what waits in another's queue, nobody knows yet."""
-    if job.attempt is None or (job.spec.queue is not None and not job.attempt.nodes):
-        return []
-    return job.attempt.machines()
-
-
-def view(job: Job) -> JobView:
-    """What programs see of a job; environment values are left out on purpose."""
-    return {
-        "id": job.id,
-        "title": job.spec.title,
-        "state": standing(job),
-        "exit_code": job.exit_code,
-        "cluster": job.spec.cluster,
-        "machines": _whereabouts(job),
-        "queue": entry_of(job),
-        "request": job.spec.request,
-        "submitted": job.submitted,
-        "started": job.started,
-        "ended": job.ended,
-        "reason": job.reason,
-        "owner": job.spec.owner,
-        "command": list(job.spec.argv),
-        "folder": job.spec.folder,
-        "attempt": job.attempt.number if job.attempt else 0,
-        "retries": job.spec.retries,
-        "priority": job.spec.priority,
-        "results": job.results,
-        "batch": job.spec.batch,
-        "line": job.spec.line,
-    }

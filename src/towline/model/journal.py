@@ -33,6 +33,7 @@ class Kind(StrEnum):
     REQUEUED = "requeued"
     RETRIED = "retried"
     FOUND_AGAIN = "found_again"
+    RELEASED = "released"
     ENDED = "ended"
     CHANGED = "changed"
     HOME = "home"
@@ -50,6 +51,26 @@ class Kind(StrEnum):
     # what an older version wrote, and how rows stood when the journal was begun
     NOTE = "note"
     IMPORTED = "imported"
+
+
+class Remark(Struct, frozen=True, omit_defaults=True):
+    """What is remarked of a job, though it changes nothing about it.
+
+    Of results: `kept` (a person's file stays at `path`, the job's is at `newer`), `left_out` (of a
+    `path` that leads out of the folder, or cannot be read), `not_made` (nothing of a `path` that
+    was asked for; what there is, is in `made`), `more` (`count` remarks that were not told). Of a
+    `machine`: `set_aside` for `for_s` (the last `count` jobs failed there at once), `well_again`,
+    `not_to_blame` (such jobs fail elsewhere as well).
+    """
+
+    kind: str
+    #: What is not UTF-8 in paths is kept as `model/odd_text.py` says.
+    path: str = ""
+    newer: str = ""
+    made: tuple[str, ...] = ()
+    count: int = 0
+    machine: str = ""
+    for_s: float = 0.0
 
 
 class Event(Struct, frozen=True):

@@ -5,6 +5,17 @@ from msgspec import Struct
 from towline.model.identity import Identity
 
 
+class Aside(Struct, frozen=True):
+    """Why nothing starts on a machine: jobs failed there at once that do well elsewhere."""
+
+    #: So many in a row, and for how long it is set aside.
+    failed: int
+    for_s: float = 0.0
+    #: That time is over: one job tries it, this one; 0: the next that starts there.
+    is_tried: bool = False
+    tried_by: int = 0
+
+
 class Gpu(Struct, frozen=True):
     index: int
     #: As the driver says it, e.g. "NVIDIA GeForce GTX 1070".

@@ -86,16 +86,16 @@ def observe(
     count ourselves; `own_cpu_s` is what else of ours used the CPUs between the two probes;
     `minute` is the minute of the week where the Engine is.
     """
-    jobs, past = _own_jobs(raw, engine), previous or {}
-    cpus = max(1.0, _number(hello.get("cpus")))
+    jobs, past = own_jobs(raw, engine), previous or {}
+    cpus = max(1.0, number(hello.get("cpus")))
     may_cpus = limits.cpus or cpus
     claims = claims_of_others(raw, past, own, max(cpus, may_cpus))
-    own_s = own_cpu_s + _own_seconds(raw, past, jobs, _own_jobs(past, engine))
+    own_s = own_cpu_s + _own_seconds(raw, past, jobs, own_jobs(past, engine))
     guess = _first_guess(raw, jobs, may_cpus) if before is None else None
     busy = _busy_others(raw, past, own_s, cpus, guess)
     used, claimed = _cpus(busy, claims, cpus, may_cpus)
     if before is not None:
-        used = _smoothed(used, before, 0 if busy is None else _seconds(raw, past))
+        used = _smoothed(used, before, 0 if busy is None else seconds_between(raw, past))
     mem_mb, foreign_mem_mb = _memory(raw, jobs, limits, before, claims)
     return Machine(
         name=name,
@@ -119,16 +119,16 @@ def _taken_whole(claims: list[Claim]) -> str:
     return f"a job of {users} has the whole machine" if users else ""
 
 
-def _seconds(raw: Raw, previous: Raw) -> float:
-    return _number(raw.get("time")) - _number(previous.get("time"))
+def seconds_between(raw: Raw, previous: Raw) -> float:
+    return number(raw.get("time")) - number(previous.get("time"))
 
 
 def _busy_others(
     raw: Raw, previous: Raw, own_s: float, cpus: float, guess: float | None
 ) -> float | None:
     """CPUs that others used between two probes; `guess` if that cannot be told."""
-    seconds = _seconds(raw, previous)
-    busy = busy_cpus(_text(previous.get("stat")), _text(raw.get("stat")), seconds)
+    seconds = seconds_between(raw, previous)
+    busy = busy_cpus(text_of(previous.get("stat")), text_of(raw.get("stat")), seconds)
     return guess if busy is None else min(max(0.0, busy - own_s / seconds), cpus)
 
 
@@ -141,7 +141,7 @@ def _cpus(
     return _beyond(others, max(0.0, kept_back - held)), min(_beyond(held, kept_back), most)
 
 
-def _own_jobs(raw: Raw, engine: str) -> dict[str, Raw]:
+def own_jobs(raw: Raw, engine: str) -> dict[str, Raw]:
     jobs = raw.get("jobs")
     if not isinstance(jobs, dict):
         return {}
@@ -156,14 +156,14 @@ def _own_seconds(
 ) -> float:
     """CPU seconds that our processes used between two probes."""
     running = sum(
-        max(0.0, _number(job.get("cpu_s")) - _number(jobs_before.get(key, {}).get("cpu_s")))
+        max(0.0, number(job.get("cpu_s")) - number(jobs_before.get(key, {}).get("cpu_s")))
         for key, job in jobs.items()
     )
     if "own_cpu_s" not in raw or "own_cpu_s" not in previous:
         return running
     # Jobs that ended in between were counted as running up to the previous probe.
-    ended = sum(_number(job.get("cpu_s")) for key, job in jobs_before.items() if key not in jobs)
-    others = _number(raw["own_cpu_s"]) - _number(previous["own_cpu_s"])
+    ended = sum(number(job.get("cpu_s")) for key, job in jobs_before.items() if key not in jobs)
+    others = number(raw["own_cpu_s"]) - number(previous["own_cpu_s"])
     return running + max(0.0, others - ended)
 
 
@@ -180,7 +180,7 @@ def _smoothed(value: float, before: Machine, seconds: float) -> float:
 
 def _first_guess(raw: Raw, jobs: dict[str, Raw], cpus: float) -> float:
     # The load average may still remember what has ended, so it is only half believed.
-    average = load(_text(raw.get("loadavg"))) or 0.0
+    average = load(text_of(raw.get("loadavg"))) or 0.0
     return min(max(0.0, average - len(jobs)), cpus / 2)
 
 
@@ -188,11 +188,11 @@ def _memory(
     raw: Raw, jobs: dict[str, Raw], limits: Limits, before: Machine | None, claims: list[Claim]
 ) -> tuple[int, int]:
     """Memory that Towline may use, and how much of it others use, in MB."""
-    found = parse_meminfo(_text(raw.get("meminfo")))
+    found = parse_meminfo(text_of(raw.get("meminfo")))
     if found is None:
         return (before.mem_mb, before.foreign_mem_mb) if before else (0, 0)
     may = min(found.total_mb, limits.mem_mb or found.total_mb)
-    own = sum(_within_grant(raw, key, _number(job.get("rss_mb"))) for key, job in jobs.items())
+    own = sum(_within_grant(raw, key, number(job.get("rss_mb"))) for key, job in jobs.items())
     measured = max(0.0, found.total_mb - found.available_mb - own)
     others = sum(beside(measured, [(claim.mem_mb, claim.rss_mb) for claim in claims]))
     return may, min(may, int(_beyond(others, found.total_mb - may)))
@@ -205,7 +205,7 @@ def _own_claims(raw: Raw, keys: Collection[str]) -> list[Raw]:
 
 def _within_grant(raw: Raw, key: str, rss_mb: float) -> float:
     """How much of a job's memory it was granted: what it uses beyond that is not there for us."""
-    granted = sum(_number(claim.get("mem_mb")) for claim in _own_claims(raw, (key,)))
+    granted = sum(number(claim.get("mem_mb")) for claim in _own_claims(raw, (key,)))
     return min(rss_mb, granted) if granted else rss_mb
 
 
@@ -214,7 +214,7 @@ def _gpu_grant(raw: Raw, jobs: dict[str, Raw], index: int) -> float:
     here = [claim for claim in _own_claims(raw, jobs) if index in _list(claim.get("gpus"))]
     if any(claim.get("reserved") for claim in here):
         return 0.0
-    return sum(_number(claim.get("gpu_mem_mb")) for claim in here)
+    return sum(number(claim.get("gpu_mem_mb")) for claim in here)
 
 
 def _gpus(
@@ -225,7 +225,7 @@ def _gpus(
     claims: list[Claim],
 ) -> tuple[Gpu, ...]:
     pids = {pid for job in jobs.values() for pid in _list(job.get("pids"))}
-    apps = parse_apps(_text(raw.get("gpu_apps")))
+    apps = parse_apps(text_of(raw.get("gpu_apps")))
     return tuple(
         _gpu(
             reading,
@@ -235,7 +235,7 @@ def _gpus(
             claims,
             _gpu_grant(raw, jobs, reading.index),
         )
-        for reading in parse_gpus(_text(raw.get("gpus")))
+        for reading in parse_gpus(text_of(raw.get("gpus")))
         if reading.index is not None and (limits.gpus is None or reading.index in limits.gpus)
     )
 
@@ -297,7 +297,7 @@ def _foreign_gpu_mb(
     return min(used_mb, sum(app.used_mb or 0 for app in others))
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
     usable = isinstance(value, int | float) and math.isfinite(value)
     return float(value) if usable else 0.0
 
@@ -306,5 +306,5 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""

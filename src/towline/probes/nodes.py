@@ -17,6 +17,8 @@ class Node(Struct, frozen=True):
     down: str = ""
     partitions: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
+    #: The queue's own word for that, and the reason that somebody gave it.
+    word: str = ""
 
 
 def largest(nodes: list[Node]) -> str:

@@ -26,7 +26,9 @@ def _node(line: str) -> Node | None:
         return None
     mem_mb, gpus = _number(facts.get("RealMemory", "")), gpus_of(facts.get("Gres", ""))
     used = gpus_of(facts.get("GresUsed", ""))
-    closed, down = _standing(facts.get("State", ""), _reason(line))
+    closed, down = _standing(facts.get("State", ""))
+    reason = _reason(line)
+    word = (closed or down) + (f": {reason}" if reason else "")
     return Node(
         facts["NodeName"],
         cpus,
@@ -35,10 +37,11 @@ def _node(line: str) -> Node | None:
         max(0, cpus - _number(facts.get("CPUAlloc", ""))),
         max(0, mem_mb - _number(facts.get("AllocMem", ""))),
         {kind: max(0, count - used.get(kind, 0)) for kind, count in gpus.items()},
-        closed,
-        down,
+        f"Slurm calls it {word}" if closed else "",
+        f"Slurm calls it {word}" if down else "",
         _names(facts.get("Partitions", "")),
         _names(facts.get("AvailableFeatures", "")),
+        word if closed or down else "",
     )
 
 
@@ -46,17 +49,14 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(","))) if text not in _UNKNOWN else ()
 
 
-def _standing(state: str, reason: str) -> tuple[str, str]:
-    """Why nothing starts there, and why nothing can run there."""
+def _standing(state: str) -> tuple[str, str]:
+    """Why nothing starts there, and why nothing can run there, by Slurm's words for it."""
     words = {word.rstrip(_SIGNS) for word in state.upper().split("+")}
     if "*" in state:
         words.add("NOT_RESPONDING")
-    said = f": {reason}" if reason else ""
     if down := sorted(words & _DOWN):
-        return "", f"Slurm calls it {_in_words(down)}{said}"
-    if closed := sorted(words & _CLOSED):
-        return f"Slurm calls it {_in_words(closed)}{said}", ""
-    return "", ""
+        return "", _in_words(down)
+    return _in_words(sorted(words & _CLOSED)), ""
 
 
 def _in_words(states: list[str]) -> str:

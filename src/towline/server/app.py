@@ -9,25 +9,40 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from towline.engine.desk import Desk
+from towline.engine.api import Desk
+from towline.errors import Forbidden
+from towline.model.principal import Principal
 from towline.server.endpoints import VERSION_HEADER, Endpoint, json_response
+from towline.server.peers import UID
 from towline.server.problems import described
+from towline.server.rights import RIGHTS, check_complete
 from towline.server.routes import ENDPOINTS
 from towline.server.routes.engine import retire_with
 from towline.version import __version__
+from towline.workspace.local import LocalWorkspace
 
 _OWN_VERSION = (VERSION_HEADER.lower().encode(), __version__.encode())
 
 
-def make_app(desk: Desk, retire: Callable[[], None]) -> ASGIApp:
+#: From the user at the other end, as a number, to who that is here; Forbidden for nobody.
+Introduce = Callable[[int], Principal]
+
+
+def make_app(
+    desk: Desk, workspace: LocalWorkspace, introduce: Introduce, retire: Callable[[], None]
+) -> ASGIApp:
     """The whole API of one Engine; `retire` lets it end."""
     endpoints = [*ENDPOINTS, retire_with(retire)]
+    check_complete((one.method, one.path) for one in endpoints)
     app = Starlette(
-        routes=[*(one.route(desk) for one in endpoints), *_described(endpoints)],
+        routes=[
+            *(one.route(desk, workspace, RIGHTS[one.method, one.path]) for one in endpoints),
+            *_described(endpoints),
+        ],
         # What no endpoint serves; endpoints answer for their own errors.
         exception_handlers={HTTPException: _no_such_endpoint},
     )
-    return _Door(desk, app)
+    return _Door(desk, introduce, app)
 
 
 def _described(endpoints: list[Endpoint]) -> list[Route]:
@@ -47,13 +62,15 @@ def _described(endpoints: list[Endpoint]) -> list[Route]:
 
 
 class _Door:
-    """Count who is inside, and refuse clients of another version before anything is done.
+    """Count who is inside, and refuse strangers, and clients of another version, before anything
+    is done.
 
     A newer one replaces this Engine first; an older one comes again without saying its version.
     """
 
-    def __init__(self, desk: Desk, app: ASGIApp) -> None:
+    def __init__(self, desk: Desk, introduce: Introduce, app: ASGIApp) -> None:
         self._desk = desk
+        self._introduce = introduce
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,6 +84,12 @@ class _Door:
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            try:
+                scope["state"]["who"] = self._introduce(scope["state"][UID])
+            except Forbidden as error:
+                status, body = described(error)
+                await json_response(body, status)(scope, receive, send)
+                return
             sent = dict(scope["headers"]).get(_OWN_VERSION[0])
             retiring = scope["path"] == "/v1/engine/retire"
             if sent is not None and sent != _OWN_VERSION[1] and not retiring:

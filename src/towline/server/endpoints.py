@@ -17,10 +17,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from towline.agent.frames import decode_json, encode_json
-from towline.engine.desk import Desk
+from towline.engine.api import Desk
 from towline.errors import UsageError
+from towline.model.principal import Principal
 from towline.server.problems import described
+from towline.server.rights import Right, check
 from towline.version import __version__
+from towline.workspace.local import LocalWorkspace
 
 VERSION_HEADER = "Towline-Version"
 T = TypeVar("T")
@@ -31,10 +34,12 @@ _IN_PATH = re.compile(r"{(\w+)")
 
 
 class Call:
-    """One request, and who serves it."""
+    """One request: who asks, and who serves it (the Engine, and the asker's own side)."""
 
-    def __init__(self, desk: Desk, request: Request) -> None:
+    def __init__(self, desk: Desk, workspace: LocalWorkspace, request: Request) -> None:
+        self.who: Principal = request.state.who
         self.desk = desk
+        self.workspace = workspace
         self._request = request
 
     @property
@@ -76,10 +81,12 @@ class Endpoint:
     def summary(self) -> str:
         return inspect.getdoc(self.serve) or ""
 
-    def route(self, desk: Desk) -> Route:
+    def route(self, desk: Desk, workspace: LocalWorkspace, right: Right) -> Route:
         async def respond(request: Request) -> Response:
             try:
-                answer = await self._answer_to(desk, request)
+                call = Call(desk, workspace, request)
+                check(call.who, right)
+                answer = await self._answer_to(call, request)
             except Exception as error:
                 status, body = described(error)
                 return json_response(body, status)
@@ -87,13 +94,13 @@ class Endpoint:
 
         return Route(self.path, respond, methods=[self.method])
 
-    async def _answer_to(self, desk: Desk, request: Request) -> Any:
+    async def _answer_to(self, call: Call, request: Request) -> Any:
         given: dict[str, Any] = dict(request.path_params)
         if self.query is not None:
             given["query"] = _query_as(request, self.query)
         if self.body is not None:
             given["body"] = await _body_as(request, self.body)
-        return await self.serve(Call(desk, request), **given)
+        return await self.serve(call, **given)
 
 
 def get(path: str) -> Callable[[Handler], Endpoint]:

@@ -17,16 +17,18 @@ from typing import Any, NamedTuple
 
 import uvloop
 
-from towline.backends.machines import Machines
-from towline.config.load import load_config
+from towline.backends.registry import make_backends
+from towline.config.load import Configuration, load_config
 from towline.config.lock import BEAT_S, beat, leave
 from towline.config.paths import Paths
 from towline.config.settings import EngineSettings
-from towline.engine.desk import Desk
+from towline.config.trust import Trusted
+from towline.engine.api import Desk
 from towline.engine.engine import Engine
 from towline.errors import ConfigError, EngineError, TowlineError
 from towline.snapshot.blobs import BlobStore
 from towline.store.store import Store
+from towline.workspace.local import LocalWorkspace
 
 log = logging.getLogger("towline")
 
@@ -79,25 +81,30 @@ def _store(paths: Paths) -> Store:
         ) from error
 
 
+def _workspace(paths: Paths, blobs: BlobStore) -> LocalWorkspace:
+    return LocalWorkspace(Configuration(paths.config_file, Trusted(paths.trusted)), blobs)
+
+
 async def _serve(paths: Paths, lock: int, first: First | None) -> None:
     settings = _settings(paths)
     store = _store(paths)
     engine = Engine(store)
-    machines = Machines(
+    backends = make_backends(
         store.engine_id,
         engine.report,
         BlobStore(os.path.join(paths.home, "blobs")),
         store.environment,
         settings.probe_every_s,
     )
-    desk = Desk(engine, machines, paths)
+    workspace = _workspace(paths, backends.blobs)
+    desk = Desk(engine, backends, paths, workspace)
     loop_task = asyncio.create_task(engine.run(), name="engine")
     await desk.open()
     if first is not None:
-        await _call_machines(desk, first)
+        await _call_machines(desk, workspace, first)
     going = asyncio.Event()
     # Meanwhile machines are being connected: what serves takes as long to be read as all the rest.
-    server = await asyncio.to_thread(_server, desk, going)
+    server = await asyncio.to_thread(_server, desk, workspace, going)
     gc.freeze()
     gc.enable()
     listener = _bind(paths)
@@ -130,10 +137,11 @@ async def _serve(paths: Paths, lock: int, first: First | None) -> None:
         await desk.close()
 
 
-async def _call_machines(desk: Desk, first: First) -> None:
+async def _call_machines(desk: Desk, workspace: LocalWorkspace, first: First) -> None:
     """Call the machines of the cluster that the first job is for."""
     try:
-        _, drivers = desk.intake.join(first.folder, first.cluster or None)
+        places = workspace.places(first.folder)
+        _, drivers = desk.intake.join(places, first.cluster or None)
     except (TowlineError, OSError):
         return  # whoever asks for the job is told
     # What is done next keeps this process busy, so it lets those go first that are to be called.
@@ -141,10 +149,11 @@ async def _call_machines(desk: Desk, first: First) -> None:
     await asyncio.wait([asyncio.ensure_future(asyncio.gather(*calls))], timeout=_CALL_S)
 
 
-def _server(desk: Desk, going: asyncio.Event) -> Any:
+def _server(desk: Desk, workspace: LocalWorkspace, going: asyncio.Event) -> Any:
     import uvicorn
 
     from towline.server.app import make_app
+    from towline.server.peers import Owner, PeerProtocol
 
     class Server(uvicorn.Server):
         """Signals are ours to handle: a running stream must not keep the Engine from going."""
@@ -153,7 +162,8 @@ def _server(desk: Desk, going: asyncio.Event) -> Any:
             return contextlib.nullcontext()
 
     config = uvicorn.Config(
-        make_app(desk, going.set),
+        make_app(desk, workspace, Owner().principal_of, going.set),
+        http=PeerProtocol,
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -238,5 +248,5 @@ async def _wake_after_sleep(desk: Desk) -> None:
         before = time.time()
         await asyncio.sleep(5.0)
         if time.time() - before > 20.0:
-            for driver in desk.machines.drivers.values():
-                driver.channel.redial()
+            for machine in desk.fleet.machines.values():
+                machine.channel.redial()

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Callable, Iterator
 
-from towline.snapshot.take import Entry
+from towline.snapshot.entries import Entry
 
 _MOST_TEXT = 2 * 1024 * 1024
 Read = Callable[[str], bytes]

@@ -5,7 +5,7 @@ import shutil
 
 from towline.errors import UsageError
 from towline.snapshot.blobs import BlobStore
-from towline.snapshot.take import Entry
+from towline.snapshot.entries import Entry
 
 
 def restore(blobs: BlobStore, entries: list[Entry], folder: str) -> int:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 from towline.errors import NotFound
 from towline.snapshot.blobs import BlobStore
+from towline.snapshot.entries import load_snapshot
 from towline.snapshot.packs import PackWriter, Place, contents, is_older, remove_unused
-from towline.snapshot.take import load_snapshot
 
 
 def sweep(store: BlobStore, snapshots: Iterable[str], before: float, dry_run: bool) -> list[int]:

@@ -1,27 +1,21 @@
 """A snapshot: the exact state of a tree, named by its content."""
 
 import errno
-import hashlib
-import json
 import os
 import stat
 import threading
 import time
 from collections.abc import Callable
 
-import msgspec
 from msgspec import Struct
 
 from towline.config.settings import SnapshotSettings
-from towline.errors import NotFound, UsageError
+from towline.errors import UsageError
 from towline.model.units import format_memory
 from towline.snapshot.blobs import BlobStore, Present
 from towline.snapshot.collecting import Collection, Offer
+from towline.snapshot.entries import Entry, canonical
 from towline.snapshot.folder import IGNORE_FILE, Tree, list_tree
-
-#: path, "f" file | "x" executable | "l" link | "d" empty folder, hash or link target or ""
-Entry = list[str]
-_decode = msgspec.json.Decoder(list[Entry]).decode
 
 #: A file changed again within one tick of its clock looks the same as before.
 FINE_TICK_NS = 50_000_000
@@ -103,36 +97,6 @@ def take_snapshot(
     return Snapshot(
         snapshot_id, tree.subfolder, entries, sizes, len(contents), sum(contents), store
     )
-
-
-def load_snapshot(store: BlobStore, snapshot_id: str) -> list[Entry]:
-    """The entries of a snapshot that was taken earlier."""
-    try:
-        with store.open(snapshot_id) as stream:
-            content = stream.read()
-    except FileNotFoundError:
-        content = b""
-    if hashlib.sha256(content).hexdigest() != snapshot_id:
-        raise NotFound(
-            f"the snapshot {snapshot_id[:12]} is no longer on this machine",
-            "Submit the job again from its folder.",
-        )
-    try:
-        return _decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        # File names that are not UTF-8.
-        odd: list[Entry] = json.loads(content.decode("utf-8", "surrogateescape"))
-        return odd
-
-
-def canonical(entries: list[Entry]) -> bytes:
-    """The bytes whose sha256 is a snapshot's id; the agent makes the same from what it was sent."""
-    try:
-        return msgspec.json.encode(entries)
-    except UnicodeEncodeError:
-        # The same text, also of file names that are not UTF-8.
-        text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False)
-        return text.encode("utf-8", "surrogateescape")
 
 
 def _unchanged(

@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from towline.errors import Damaged, NotFound
-from towline.model.batch import Batch, Counts, Line
+from towline.model.batch import Batch, BatchKey, Counts, Line
 from towline.model.job import State
 from towline.model.journal import Kind
+from towline.model.principal import Principal
 from towline.store.journal import JournalRows
 from towline.store.rows import encode
 
@@ -18,6 +19,8 @@ log = logging.getLogger("towline")
 
 _decode = msgspec.json.Decoder(Batch).decode
 
+#: Whose, what the submitter called it, and the first and the number of its jobs.
+REMEMBER_KEY = "INSERT OR IGNORE INTO keys VALUES (?,?,?,?)"
 _INSERT = (
     "INSERT INTO jobs (id, owner, cluster, title, state, submitted, spec, batch) "
     "VALUES (?,?,?,?,'queued',?,?,?)"
@@ -38,7 +41,7 @@ class BatchRows:
         self._reader = reader
         self._transaction = transaction
         self._journal = journal
-        self._known: dict[str, Batch] = {}
+        self._known: dict[BatchKey, Batch] = {}
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -69,9 +72,8 @@ class BatchRows:
                 count=batch.count,
             )
             if key:
-                row = (key, batch.first, batch.count)
-                self._db.execute("INSERT OR IGNORE INTO submissions VALUES (?,?,?)", row)
-        self._known[batch.name] = batch
+                self._db.execute(REMEMBER_KEY, (base.owner, key, batch.first, batch.count))
+        self._known[batch.key] = batch
 
     def change(self, batch: Batch, at: float) -> None:
         """What is known of a batch itself has changed."""
@@ -79,7 +81,7 @@ class BatchRows:
         with self._transaction():
             self._write(batch)
             self._journal.note(Kind.BATCH_CHANGED, at, **about)
-        self._known[batch.name] = batch
+        self._known[batch.key] = batch
 
     def note_trouble(self, batch: Batch, at: float, why: str) -> None:
         """Something went wrong with a batch in the Engine itself."""
@@ -87,36 +89,50 @@ class BatchRows:
         with self._transaction():
             self._journal.note(Kind.BATCH_TROUBLE, at, **about)
 
-    def forget(self, names: Iterable[str]) -> None:
+    def forget(self, keys: Iterable[BatchKey]) -> None:
         """Their rows are gone."""
-        for name in names:
-            self._known.pop(name, None)
+        for key in keys:
+            self._known.pop(key, None)
 
     def _write(self, batch: Batch) -> None:
         self._db.execute(
-            "INSERT OR REPLACE INTO batches VALUES (?,?,?,?)",
-            (batch.name, batch.first, batch.count, encode(batch)),
+            "INSERT OR REPLACE INTO batches VALUES (?,?,?,?,?)",
+            (*batch.key, batch.first, batch.count, encode(batch)),
         )
 
     # --- reading -----------------------------------------------------------------------------
 
-    def named(self, name: str) -> Batch:
-        if name not in self._known:
-            row = self._reader.execute("SELECT body FROM batches WHERE name=?", (name,)).fetchone()
+    def named(self, owner: str, name: str) -> Batch:
+        """The batch of this name that belongs to somebody."""
+        key = (owner, name)
+        if key not in self._known:
+            query = "SELECT body FROM batches WHERE owner=? AND name=?"
+            row = self._reader.execute(query, key).fetchone()
             if row is None:
                 raise NotFound(f"there is no batch {name!r}", hint="`tow batch list` names them")
             try:
-                self._known[name] = _decode(row[0])
+                self._known[key] = _decode(row[0])
             except (msgspec.MsgspecError, ValueError, TypeError) as error:
                 raise Damaged(
                     f"the record of the batch {name!r} cannot be read: {error}",
                     hint="its jobs cannot be told of; the others are not affected",
                 ) from error
-        return self._known[name]
+        return self._known[key]
 
-    def find(self, name: str) -> Batch | None:
-        """The batch of this name, if there is one."""
-        return self.named(name) if self.exists(name) else None
+    def find(self, who: Principal, name: str) -> Batch | None:
+        """What somebody means by a name: an own batch, or where one sees all, anybody's newest."""
+        query = "SELECT owner FROM batches WHERE name=? ORDER BY owner=? DESC, first DESC LIMIT 1"
+        row = self._reader.execute(query, (name, who.name)).fetchone()
+        return self.named(row[0], name) if row and who.owns(row[0]) else None
+
+    def newest(self, name: str) -> Batch | None:
+        """Anybody's newest batch of a name: chains know batches by their names alone."""
+        return self.find(Principal("", administrator=True), name)
+
+    def meant(self, who: Principal, name: str) -> Batch:
+        """The same; there has to be one."""
+        found = self.find(who, name)
+        return self.named(who.name, name) if found is None else found
 
     def line(self, batch: Batch, number: int) -> int:
         """The job of one of its lines; 0 when there is none."""
@@ -131,32 +147,35 @@ class BatchRows:
                 return job
         return 0
 
-    def exists(self, name: str) -> bool:
-        query = "SELECT 1 FROM batches WHERE name=?"
-        return self._reader.execute(query, (name,)).fetchone() is not None
+    def exists(self, owner: str, name: str) -> bool:
+        query = "SELECT 1 FROM batches WHERE owner=? AND name=?"
+        return self._reader.execute(query, (owner, name)).fetchone() is not None
 
-    def of_job(self, job_id: int) -> str:
-        row = self._reader.execute("SELECT batch FROM jobs WHERE id=?", (job_id,)).fetchone()
-        return row[0] if row else ""
+    def of_job(self, job_id: int) -> Batch | None:
+        """The batch that a job belongs to, if it does to one."""
+        query = "SELECT owner, batch FROM jobs WHERE id=?"
+        row = self._reader.execute(query, (job_id,)).fetchone()
+        return self.named(*row) if row and row[1] else None
 
-    def all(self) -> list[Batch]:
-        """Every batch, the oldest first."""
-        rows = self._reader.execute("SELECT name FROM batches ORDER BY first").fetchall()
-        return self._readable(name for (name,) in rows)
+    def all(self, owner: str = "") -> list[Batch]:
+        """Every batch, or those of one owner, the oldest first."""
+        query = "SELECT owner, name FROM batches WHERE ? IN ('', owner) ORDER BY first"
+        return self._readable(self._reader.execute(query, (owner,)).fetchall())
 
     def unfinished(self) -> list[Batch]:
         """Batches with a job that has not ended."""
-        rows = self._reader.execute("SELECT DISTINCT batch FROM jobs WHERE ended IS NULL")
-        return self._readable(name for (name,) in rows.fetchall() if name)
+        query = "SELECT DISTINCT owner, batch FROM jobs WHERE ended IS NULL"
+        rows = self._reader.execute(query).fetchall()
+        return self._readable((owner, name) for owner, name in rows if name)
 
-    def _readable(self, names: Iterable[str]) -> list[Batch]:
+    def _readable(self, keys: Iterable[BatchKey]) -> list[Batch]:
         """Those whose rows are whole; one that is damaged does not hide the others."""
         found = []
-        for name in names:
+        for key in keys:
             try:
-                found.append(self.named(name))
+                found.append(self.named(*key))
             except (Damaged, NotFound):
-                log.exception("the record of the batch %s", name)
+                log.exception("the record of the batch %s", key[1])
         return found
 
     def counts(self, batch: Batch) -> Counts:
@@ -165,6 +184,20 @@ class BatchRows:
             (batch.first, batch.last),
         )
         return {State(state): count for state, count in rows}
+
+    def became(self, name: str) -> State | None:
+        """`done` when all of its jobs are, `failed` when others ended; None: some have not."""
+        batch = self.newest(name)
+        if batch is None:
+            return State.LOST
+
+        def any_job(condition: str) -> bool:
+            query = f"SELECT 1 FROM jobs WHERE id BETWEEN ? AND ? AND {condition} LIMIT 1"
+            return self._reader.execute(query, (batch.first, batch.last)).fetchone() is not None
+
+        if any_job("ended IS NULL"):
+            return None
+        return State.FAILED if any_job("state != 'done'") else State.DONE
 
     def states(self, ids: Iterable[int]) -> list[State]:
         """The states of some jobs, as they are written."""
@@ -181,8 +214,16 @@ class BatchRows:
     def results_wanted(self, batch: Batch) -> int:
         """Jobs that have ended and whose results are not home."""
         row = self._reader.execute(
-            "SELECT count(*) FROM jobs WHERE results='wanted' AND id BETWEEN ? AND ?",
+            "SELECT count(*) FROM jobs WHERE results='pending' AND id BETWEEN ? AND ?",
             (batch.first, batch.last),
         ).fetchone()
         count: int = row[0]
         return count
+
+    def some_wanted(self, batch: Batch, most: int) -> list[int]:
+        """Some of those jobs."""
+        rows = self._reader.execute(
+            "SELECT id FROM jobs WHERE results='pending' AND id BETWEEN ? AND ? LIMIT ?",
+            (batch.first, batch.last, most),
+        )
+        return [number for (number,) in rows]

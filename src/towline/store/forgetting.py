@@ -3,12 +3,15 @@
 import sqlite3
 from collections.abc import Iterable
 
+from towline.model.batch import BatchKey
+
 #: Tables that say something of a job, and the column that tells of which.
 _OF_A_JOB = (
     ("jobs", "id"),
     ("attempts", "job"),
     ("journal", "job"),
     ("brought", "job"),
+    ("samples", "job"),
     ("services", "job"),
     ("forwards", "job"),
 )
@@ -16,14 +19,14 @@ _OF_A_JOB = (
 LAST = "last"
 
 
-def forget_jobs(db: sqlite3.Connection, ids: Iterable[int], batches: Iterable[str]) -> None:
+def forget_jobs(db: sqlite3.Connection, ids: Iterable[int], batches: Iterable[BatchKey]) -> None:
     """Remove the rows of jobs and batches; their numbers are never given out again."""
     last = db.execute("SELECT max(id) FROM jobs").fetchone()[0] or 0
     db.execute("INSERT OR REPLACE INTO meta VALUES (?,?)", (LAST, str(max(last, last_id(db)))))
     rows = [(job_id,) for job_id in ids]
     for table, column in _OF_A_JOB:
         db.executemany(f"DELETE FROM {table} WHERE {column}=?", rows)
-    db.executemany("DELETE FROM batches WHERE name=?", [(name,) for name in batches])
+    db.executemany("DELETE FROM batches WHERE owner=? AND name=?", batches)
 
 
 def last_id(db: sqlite3.Connection) -> int:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from towline.model.batch import BatchKey
 from towline.model.job import Job
-from towline.model.journal import Event, Kind, Told
+from towline.model.journal import Event, Kind, Remark, Told
+from towline.model.results import Results
 
 _INSERT = "INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?)"
 _SELECT = "SELECT seq, at, kind, owner, job, batch, attempt, machine, data FROM journal"
@@ -24,11 +26,11 @@ class Note(Struct, frozen=True):
     """What came home of a job that has ended."""
 
     job: Job
-    results: str
+    results: Results
     at: float
-    #: What did not come as it was over there, in words.
-    remarks: tuple[str, ...] = ()
-    #: What is remembered of it (engine/results/placing.py).
+    #: What did not come as it was over there.
+    remarks: tuple[Remark, ...] = ()
+    #: What is remembered of it (workspace/placing.py).
     brought: bytes = b""
 
 
@@ -60,10 +62,10 @@ class JournalRows:
         """Enter what came home of a job, and what did not come as it was over there."""
         job = note.job
         about = {"job": job.id, "owner": job.spec.owner, "batch": job.spec.batch}
-        for text in note.remarks:
-            self.note(Kind.HOME_REMARK, note.at, text=text, **about)
-        is_home = note.results[:1] in ("", "/", "\0")
-        self.note(Kind.HOME if is_home else Kind.NOT_HOME, note.at, results=note.results, **about)
+        for remark in note.remarks:
+            self.note(Kind.HOME_REMARK, note.at, remark=remark, **about)
+        kind = Kind.NOT_HOME if note.results.kind == "failed" else Kind.HOME
+        self.note(kind, note.at, results=note.results, **about)
 
     def _append(self, events: list[Event]) -> None:
         rows = [msgspec.structs.astuple(event) for event in events]
@@ -98,7 +100,7 @@ class JournalRows:
         seq: int,
         limit: int,
         job: int = 0,
-        batch: str = "",
+        batch: BatchKey | None = None,
         between: tuple[int, int] | None = None,
         kinds: Sequence[Kind] = (),
     ) -> list[Event]:
@@ -107,8 +109,8 @@ class JournalRows:
         chosen = " AND job BETWEEN ? AND ?" if last else ""
         values: list[object] = [seq, *((first, last) if last else ())]
         if batch:
-            chosen += " AND batch = ?"
-            values.append(batch)
+            chosen += " AND owner = ? AND batch = ?"
+            values += batch
         if kinds:
             chosen += f" AND kind IN ({','.join('?' * len(kinds))})"
             values += kinds

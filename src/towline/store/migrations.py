@@ -2,6 +2,8 @@
 
 import sqlite3
 
+from towline.store import older
+
 MIGRATIONS: tuple[str, ...] = (
     # 1: the first store
     """
@@ -129,6 +131,70 @@ MIGRATIONS: tuple[str, ...] = (
     DROP TABLE events;
     CREATE INDEX journal_of_job ON journal (job);
     """,
+    # 8: where results stand is data, not a sentence; the same in the journal
+    """
+    DROP INDEX jobs_with_results_wanted;
+    ALTER TABLE jobs ADD COLUMN results_path TEXT NOT NULL DEFAULT '';
+    ALTER TABLE jobs ADD COLUMN results_why TEXT NOT NULL DEFAULT '';
+    UPDATE jobs SET
+        results = results_part(results, 'kind'),
+        results_path = results_part(results, 'path'),
+        results_why = results_part(results, 'why')
+    WHERE results != '';
+    CREATE INDEX jobs_with_results_pending ON jobs (id) WHERE results = 'pending';
+    UPDATE journal SET data = event_as_data(data) WHERE instr(data, '"results":"');
+    """,
+    # 9: why jobs wait, or ended as they did, is data as well
+    """
+    UPDATE jobs SET reason = reason_as_data(reason) WHERE reason != '';
+    UPDATE journal SET data = event_as_data(data) WHERE instr(data, '"reason":"');
+    """,
+    # 10: chains: which jobs were skipped is found quickly
+    """
+    CREATE INDEX jobs_skipped ON jobs (id) WHERE state = 'skipped';
+    """,
+    # 11: what jobs used over their lives
+    """
+    CREATE TABLE samples (
+        job INTEGER NOT NULL,
+        at REAL NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (job, at)
+    ) WITHOUT ROWID;
+    """,
+    # 12: keys of submissions and names of batches belong to their owners
+    """
+    CREATE TABLE keys (
+        owner TEXT NOT NULL,
+        key TEXT NOT NULL,
+        first INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        PRIMARY KEY (owner, key)
+    ) WITHOUT ROWID;
+    INSERT INTO keys
+    SELECT coalesce(
+        (SELECT owner FROM jobs WHERE id = s.first),
+        (SELECT owner FROM jobs ORDER BY id DESC LIMIT 1),
+        ''
+    ), s.key, s.first, s.count FROM submissions s;
+    DROP TABLE submissions;
+    CREATE TABLE owned_batches (
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        first INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (owner, name)
+    ) WITHOUT ROWID;
+    INSERT INTO owned_batches
+    SELECT coalesce(
+        (SELECT owner FROM jobs WHERE id = b.first),
+        (SELECT owner FROM jobs ORDER BY id DESC LIMIT 1),
+        ''
+    ), b.name, b.first, b.count, b.body FROM batches b;
+    DROP TABLE batches;
+    ALTER TABLE owned_batches RENAME TO batches;
+    """,
 )
 
 
@@ -139,5 +205,6 @@ def schema_version(db: sqlite3.Connection) -> int:
 
 def migrate(db: sqlite3.Connection) -> None:
     """Bring an older store up to date, each step in a transaction of its own."""
+    older.register(db)
     for number in range(schema_version(db) + 1, len(MIGRATIONS) + 1):
         db.executescript(f"BEGIN;{MIGRATIONS[number - 1]}PRAGMA user_version = {number};COMMIT;")

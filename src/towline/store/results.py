@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
 from towline.store.journal import JournalRows, Note
+from towline.store.rows import results_row
 
-#: A job, and what was brought home of it (engine/results/placing.py).
+#: A job, and what was brought home of it (workspace/placing.py).
 BroughtRow = tuple[int, bytes]
+_UPDATE = "UPDATE jobs SET results=?, results_path=?, results_why=? WHERE id=? AND ended IS ?"
 REMEMBER_BROUGHT = "INSERT OR REPLACE INTO brought VALUES (?,?)"
 
 
@@ -31,8 +33,8 @@ class ResultRows:
         results, which are still to come."""
         with self._transaction():
             for note in notes:
-                row = (note.results, note.job.id, note.job.ended)
-                still = self._db.execute("UPDATE jobs SET results=? WHERE id=? AND ended IS ?", row)
+                row = (*results_row(note.results), note.job.id, note.job.ended)
+                still = self._db.execute(_UPDATE, row)
                 if note.brought:
                     self._db.execute(REMEMBER_BROUGHT, (note.job.id, note.brought))
                 if still.rowcount:
@@ -49,5 +51,5 @@ class ResultRows:
 
     def wanted(self) -> list[int]:
         """The jobs whose results are to come home."""
-        rows = self._reader.execute("SELECT id FROM jobs WHERE results='wanted' ORDER BY id")
+        rows = self._reader.execute("SELECT id FROM jobs WHERE results='pending' ORDER BY id")
         return [row[0] for row in rows]

@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 
 from towline.errors import EngineError, TowlineError
-from towline.model.job import Attempt, Job
+from towline.model.batch import BatchKey
+from towline.model.job import Attempt, Job, State, Unit
 from towline.model.journal import Kind, Told
 from towline.store.attempts import REMEMBER_ATTEMPT, AttemptRows, attempt_row
-from towline.store.batches import BatchRows
+from towline.store.batches import REMEMBER_KEY, BatchRows
 from towline.store.forgetting import forget_jobs, last_id
 from towline.store.journal import JournalRows
 from towline.store.migrations import MIGRATIONS, migrate, schema_version
@@ -36,11 +37,12 @@ from towline.store.rows import (
     job_of,
     update_row,
 )
+from towline.store.samples import SampleRows
 
 log = logging.getLogger("towline")
 
-#: What the submitter called it, and the first and the number of its jobs.
-Submission = tuple[str, int, int]
+#: Whose it is, what its sender called it, and the first and the number of its jobs.
+Submission = tuple[str, str, int, int]
 #: Values in one statement.
 _MOST_IDS = 500
 
@@ -67,6 +69,7 @@ class Store:
         #: What is remembered of batches, of attempts that others followed, and of results.
         self.batches = BatchRows(self._db, self._reader, self.transaction, self.journal)
         self.attempts = AttemptRows(self._reader, self.job)
+        self.samples = SampleRows(self._db, self._reader, self.transaction)
         self.results = ResultRows(self._db, self._reader, self.transaction, self.journal)
         self.engine_id = self._meta("engine", lambda: secrets.token_hex(4))
         self._next_id = last_id(self._db) + 1
@@ -116,7 +119,7 @@ class Store:
             self._db.executemany(INSERT, inserts)
             self._db.executemany(UPDATE, updates)
             self._db.executemany(REMEMBER_ATTEMPT, map(attempt_row, past))
-            self._db.executemany("INSERT OR IGNORE INTO submissions VALUES (?,?,?)", submissions)
+            self._db.executemany(REMEMBER_KEY, submissions)
             self._db.executemany(REMEMBER_BROUGHT, brought)
             self.journal.tell(told, now)
 
@@ -164,12 +167,12 @@ class Store:
         with self.transaction():
             self._db.execute("DELETE FROM services WHERE job=?", (job,))
 
-    def forget(self, ids: Iterable[int], batches: Collection[str] = ()) -> None:
+    def forget(self, ids: Iterable[int], batches: Collection[BatchKey] = ()) -> None:
         """Jobs and batches that are not to be remembered any more."""
         ids = list(ids)
         with self.transaction():
             forget_jobs(self._db, ids, batches)
-            about = {"jobs": ids, "batches": sorted(batches)}
+            about = {"jobs": ids, "batches": sorted(name for _, name in batches)}
             self.journal.note(Kind.FORGOTTEN, time.time(), **about)
         self.batches.forget(batches)
 
@@ -196,10 +199,10 @@ class Store:
             found += self._jobs(f"WHERE id IN ({','.join('?' * len(some))})", some)
         return found
 
-    def submission(self, key: str) -> range:
-        """The jobs that were accepted under a key; none if it never arrived."""
+    def submission(self, owner: str, key: str) -> range:
+        """The jobs that were accepted under somebody's key; none if it never arrived."""
         row = self._reader.execute(
-            "SELECT first, first + count FROM submissions WHERE key=?", (key,)
+            "SELECT first, first + count FROM keys WHERE owner=? AND key=?", (owner, key)
         ).fetchone()
         return range(*row) if row else range(0)
 
@@ -222,37 +225,58 @@ class Store:
         values = (first, last, *states, limit)
         return self._jobs(f"WHERE id BETWEEN ? AND ?{chosen} ORDER BY id LIMIT ?", values)
 
-    def active(self, cluster: str = "") -> list[Job]:
+    def active(self, cluster: str = "", owner: str = "") -> list[Job]:
         """Jobs that have not ended, oldest first; batches are looked at as a whole."""
-        chosen, values = _equal(cluster=cluster)
+        chosen, values = _equal(cluster=cluster, owner=owner)
         return self._jobs(f"WHERE batch = '' AND ended IS NULL{chosen} ORDER BY id", values)
 
-    def ended(self, since: float, limit: int, state: str = "", cluster: str = "") -> list[Job]:
+    def ended(
+        self, since: float, limit: int, state: str = "", cluster: str = "", owner: str = ""
+    ) -> list[Job]:
         """The newest jobs, not of batches, that ended after a moment; newest first."""
-        chosen, values = _equal(state=state, cluster=cluster)
+        chosen, values = _equal(state=state, cluster=cluster, owner=owner)
         clause = f"WHERE batch = '' AND ended >= ?{chosen} ORDER BY id DESC LIMIT ?"
         return self._jobs(clause, (since, *values, limit))
 
-    def ended_count(self, since: float, state: str = "", cluster: str = "") -> int:
-        chosen, values = _equal(state=state, cluster=cluster)
+    def ended_count(self, since: float, state: str = "", cluster: str = "", owner: str = "") -> int:
+        chosen, values = _equal(state=state, cluster=cluster, owner=owner)
         count: int = self._reader.execute(
             f"SELECT count(*) FROM jobs WHERE batch = '' AND ended >= ?{chosen}", (since, *values)
         ).fetchone()[0]
         return count
 
-    def titled(self, title: str) -> tuple[int, bool]:
+    def became(self, unit: Unit) -> State | None:
+        """The final state of a job or a batch; None while it has not ended."""
+        if isinstance(unit, str):
+            return self.batches.became(unit)
+        query = "SELECT state FROM jobs WHERE id=?"
+        row = self._reader.execute(query, (unit,)).fetchone()
+        state = State(row[0]) if row else State.LOST
+        return state if state.final else None
+
+    def skipped_because(self, unit: Unit) -> list[int]:
+        """Jobs that were skipped because of what became of this job or batch."""
+        name = "batch" if isinstance(unit, str) else "job"
+        rows = self._reader.execute(
+            "SELECT id FROM jobs WHERE state = 'skipped' AND "
+            f"json_extract(CAST(reason AS TEXT), '$.{name}') = ? ORDER BY id",
+            (unit,),
+        )
+        return [job for (job,) in rows]
+
+    def titled(self, title: str, owner: str = "") -> tuple[int, bool]:
         """The job with this title, and whether it is active: of several one that is, the newest."""
         row = self._reader.execute(
             "SELECT id, ended IS NULL AS active FROM jobs WHERE batch = '' AND title = ? "
-            "ORDER BY active DESC, id DESC LIMIT 1",
-            (title,),
+            "AND ? IN ('', owner) ORDER BY active DESC, id DESC LIMIT 1",
+            (title, owner),
         ).fetchone()
         return (row[0], bool(row[1])) if row else (0, False)
 
-    def newest(self) -> tuple[int, str] | None:
+    def newest(self, owner: str = "") -> tuple[int, str] | None:
         """The newest job, and the batch that it belongs to."""
-        query = "SELECT id, batch FROM jobs ORDER BY id DESC LIMIT 1"
-        row: tuple[int, str] | None = self._reader.execute(query).fetchone()
+        query = "SELECT id, batch FROM jobs WHERE ? IN ('', owner) ORDER BY id DESC LIMIT 1"
+        row: tuple[int, str] | None = self._reader.execute(query, (owner,)).fetchone()
         return row
 
     def environment(self, digest: str) -> dict[str, str] | None:

@@ -4,7 +4,12 @@ import collections
 import json
 import os
 import struct
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .typed import Frame, Message
 
 HEAD = struct.Struct(">II")
 MOST_JSON = 64 << 20
@@ -19,7 +24,7 @@ class BrokenFrame(Exception):
     """The stream cannot be followed any further."""
 
 
-def encode(header, blob=b""):
+def encode(header: "Message", blob: bytes = b"") -> bytes:
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     return HEAD.pack(len(text), len(blob)) + text + blob
 
@@ -27,14 +32,14 @@ def encode(header, blob=b""):
 class Decoder:
     """Turns bytes as they arrive into (header, blob) pairs; a bad header is None."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.buffer = bytearray()
         #: The frame whose long blob is on its way, and how much of it is there.
         self.header = None
         self.blob: "bytearray | None" = None
         self.filled = 0
 
-    def read(self, fd, most):
+    def read(self, fd: int, most: int) -> "list[Frame] | None":
         """The frames that are complete now; None at the end of the stream."""
         if self.blob is None:
             data = os.read(fd, most)
@@ -45,14 +50,14 @@ class Decoder:
         self.filled += count
         return self.taken(self.blob) if count else None
 
-    def taken(self, blob):
+    def taken(self, blob: "Any") -> "list[Frame]":
         if self.filled < len(blob):
             return []
         frame = (self.header, blob)
         self.header = self.blob = None
         return [frame]
 
-    def feed(self, data):
+    def feed(self, data: bytes) -> "list[Frame]":
         """The frames that are complete with `data`, which came by whatever way."""
         if self.blob is None:
             return self.split(data)
@@ -62,7 +67,7 @@ class Decoder:
         frames = self.taken(self.blob)
         return frames + self.split(data[count:]) if frames else frames
 
-    def split(self, data):
+    def split(self, data: bytes) -> "list[Frame]":
         buffer = self.buffer
         buffer += data
         at = 0
@@ -85,7 +90,7 @@ class Decoder:
             del buffer[:at]
         return frames
 
-    def begin(self, header, size, start):
+    def begin(self, header: "Any", size: int, start: int) -> None:
         """All that is left in the buffer belongs to a long blob."""
         self.header, self.blob = header, bytearray(size)
         self.filled = len(self.buffer) - start
@@ -93,7 +98,7 @@ class Decoder:
         self.buffer.clear()
 
 
-def parse(text):
+def parse(text: "Any") -> "Message | None":
     try:
         header = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -104,16 +109,16 @@ def parse(text):
 class Outbox:
     """What is still to be written to one non-blocking file descriptor."""
 
-    def __init__(self, fd):
+    def __init__(self, fd: int) -> None:
         self.fd = fd
         self.parts: "collections.deque[bytes | memoryview]" = collections.deque()
         self.size = 0
 
-    def add(self, data):
+    def add(self, data: bytes) -> None:
         self.parts.append(data)
         self.size += len(data)
 
-    def flush(self):
+    def flush(self) -> bool:
         """Write what fits now; True when nothing is left."""
         while self.parts:
             data = self.take()
@@ -127,7 +132,7 @@ class Outbox:
                 return False
         return True
 
-    def take(self):
+    def take(self) -> "Any":
         first = self.parts.popleft()
         if not self.parts or len(first) >= WRITE_AT_ONCE:
             return first

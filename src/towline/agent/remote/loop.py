@@ -9,7 +9,13 @@ import signal
 import time
 import traceback
 
-from . import descendants
+from . import machine
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from .typed import Reaped, Timer, Told
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
@@ -19,17 +25,17 @@ RECENT = 256
 class Loop:
     """`noted(text)` is told what went wrong inside."""
 
-    def __init__(self, noted):
+    def __init__(self, noted: "Told") -> None:
         self.noted = noted
         self.selector = selectors.DefaultSelector()
-        self.calls = {}
-        self.timers = []
+        self.calls: "dict[int, Callable[[int], Any]]" = {}
+        self.timers: "list[Timer]" = []
         self.order = itertools.count()
         self.running = True
-        self.after_turn = []
-        self.children_ended = []
+        self.after_turn: "list[Callable[[], Any]]" = []
+        self.children_ended: "list[Callable[[Reaped], Any]]" = []
         #: The last children that ended: a killed supervisor's command may be seen to end before it.
-        self.recent = collections.OrderedDict()
+        self.recent: "collections.OrderedDict[int, Any]" = collections.OrderedDict()
         self.wake_read, self.wake_write = os.pipe()
         os.set_blocking(self.wake_read, False)
         os.set_blocking(self.wake_write, False)
@@ -37,7 +43,7 @@ class Loop:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.watch(self.wake_read, READ, self.woken)
 
-    def watch(self, fd, events, call):
+    def watch(self, fd: int, events: int, call: "Callable[[int], Any]") -> None:
         """Call `call(events)` whenever `fd` is ready; no events at all means not to look."""
         known = fd in self.calls
         if not events:
@@ -50,61 +56,61 @@ class Loop:
         else:
             self.selector.register(fd, events)
 
-    def unwatch(self, fd):
+    def unwatch(self, fd: int) -> None:
         if self.calls.pop(fd, None) is not None:
             self.selector.unregister(fd)
 
-    def later(self, seconds, call):
+    def later(self, seconds: float, call: "Callable[[], Any]") -> "Timer":
         """Call once after `seconds`; the returned timer can be given to `cancel`."""
         timer = [time.monotonic() + seconds, next(self.order), call]
         heapq.heappush(self.timers, timer)
         return timer
 
     @staticmethod
-    def cancel(timer):
+    def cancel(timer: "Timer | None") -> None:
         if timer is not None:
             timer[2] = None
 
-    def stop(self):
+    def stop(self) -> None:
         self.running = False
 
-    def run(self):
+    def run(self) -> None:
         while self.running:
             self.turn()
 
-    def turn(self):
+    def turn(self) -> None:
         for key, events in self.selector.select(self.patience()):
             call = self.calls.get(key.fd)
             if call is not None:
                 self.safely(call, events)
         now = time.monotonic()
         while self.timers and self.timers[0][0] <= now:
-            call = heapq.heappop(self.timers)[2]
-            if call is not None:
-                self.safely(call)
-        for call in self.after_turn:
-            call()
+            due = heapq.heappop(self.timers)[2]
+            if due is not None:
+                self.safely(due)
+        for after in self.after_turn:
+            after()
 
-    def safely(self, call, *args):
+    def safely(self, call: "Callable[..., Any]", *args: "Any") -> None:
         """What goes wrong for one job must not end the agent for all."""
         try:
             call(*args)
         except Exception:
             self.noted(traceback.format_exc())
 
-    def patience(self):
+    def patience(self) -> "float | None":
         while self.timers and self.timers[0][2] is None:
             heapq.heappop(self.timers)
         if not self.timers:
             return None
-        return max(0.0, self.timers[0][0] - time.monotonic())
+        return max(0.0, float(self.timers[0][0]) - time.monotonic())
 
-    def woken(self, _events):
+    def woken(self, _events: int) -> None:
         try:
             os.read(self.wake_read, 4096)
         except BlockingIOError:
             pass
-        ended = descendants.reap()
+        ended = machine.reap()
         if ended:
             self.recent.update(ended)
             while len(self.recent) > RECENT:

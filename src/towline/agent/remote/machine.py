@@ -4,7 +4,12 @@ import ctypes
 import os
 import socket
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .typed import Message, Reaped
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -12,28 +17,30 @@ PR_SET_CHILD_SUBREAPER = 36
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 MOST_REUSED = 16 << 20
 MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+#: The folder that holds our package: one version of the agent, named by its content.
+PROGRAM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 IDENTITY: "dict[str, Any]" = {}
 
 
-def prctl(option, value):
+def prctl(option: int, value: "Any") -> bool:
     """True when the kernel took it; a kernel or libc without it is no reason to stop."""
     try:
-        return ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0
+        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
     except (OSError, AttributeError):
         return False
 
 
-def become_subreaper():
+def become_subreaper() -> bool:
     """Orphaned descendants become our children instead of init's."""
     return prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     """Be killed as soon as our parent is gone."""
     prctl(PR_SET_PDEATHSIG, 9)
 
 
-def reuse_memory():
+def reuse_memory() -> None:
     """Take large blocks from memory that we have: fresh pages cost more than copying does."""
     try:
         libc = ctypes.CDLL(None)
@@ -43,11 +50,24 @@ def reuse_memory():
         pass  # another libc
 
 
-def set_name(name):
+def reap() -> "Reaped":
+    """Every child that has ended, as {pid: (status, usage)}."""
+    ended: "dict[int, tuple[int, Any]]" = {}
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = (status, usage)
+
+
+def set_name(name: bytes) -> None:
     prctl(PR_SET_NAME, ctypes.c_char_p(name))
 
 
-def read_text(path):
+def read_text(path: "str | bytes") -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -55,11 +75,11 @@ def read_text(path):
         return ""
 
 
-def boot_id():
+def boot_id() -> str:
     return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
-def identity():
+def identity() -> "Message":
     """What tells this machine, as it runs now, from every other; what is not known is empty."""
     if not IDENTITY:
         IDENTITY.update(host=os.uname().nodename, boot=boot_id(), pidns=0)
@@ -72,19 +92,19 @@ def identity():
     return IDENTITY
 
 
-def who_we_are():
+def who_we_are() -> "Message":
     """For whoever finds the record of a job: how to find its supervisor, or to know that it is
     elsewhere."""
     here = identity()
     return {"supervisor": os.getpid(), "boot": here["boot"], "identity": here}
 
 
-def unique():
+def unique() -> str:
     """A part of a name that nobody else uses, also on no other machine with the same home."""
     return "%s-%d-%s" % (os.uname().nodename[:40], os.getpid(), os.urandom(4).hex())
 
 
-def is_another(there):
+def is_another(there: "Any") -> bool:
     """Whether an identity is certainly another machine's: one that restarted is still the same."""
     here = identity()
     if not isinstance(there, dict) or all(there.get(n) == here[n] for n in ("boot", "pidns")):
@@ -93,14 +113,14 @@ def is_another(there):
     return there.get("host") != here["host"] or (all(ids) and ids[0] != ids[1])
 
 
-def usable_cpus():
+def usable_cpus() -> int:
     try:
         return len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
         return os.cpu_count() or 1
 
 
-def user_name():
+def user_name() -> str:
     try:
         import pwd
 
@@ -109,24 +129,24 @@ def user_name():
         return os.environ.get("USER", str(os.getuid()))
 
 
-def home_folder():
+def home_folder() -> str:
     return os.path.expanduser("~")
 
 
-def free_port(address=""):
+def free_port(address: str = "") -> int:
     """A port that nothing listens on at this moment."""
     with socket.socket() as sock:
         sock.bind((address, 0))
-        return sock.getsockname()[1]
+        return int(sock.getsockname()[1])
 
 
-def own_address():
+def own_address() -> str:
     """The address the other side reached us at, as sshd tells it."""
     fields = os.environ.get("SSH_CONNECTION", "").split()
     return fields[2] if len(fields) > 2 else ""
 
 
-def describe():
+def describe() -> "Message":
     return {
         "pid": os.getpid(),
         "python": "%d.%d.%d" % sys.version_info[:3],
@@ -140,17 +160,17 @@ def describe():
     }
 
 
-def to_text(path):
+def to_text(path: str) -> str:
     """A file name as it travels: UTF-8, other bytes as surrogates, whatever the locale is here."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
-def to_path(text):
+def to_path(text: str) -> str:
     """The reverse of `to_text`."""
     return os.fsdecode(text.encode("utf-8", "surrogateescape"))
 
 
-def oom_kills(groups="/sys/fs/cgroup", proc="/proc"):
+def oom_kills(groups: str = "/sys/fs/cgroup", proc: str = "/proc") -> int:
     """How often the kernel killed for want of memory so far.
 
     The count of our control group, where jobs are too; that of the whole machine only if the
@@ -163,7 +183,7 @@ def oom_kills(groups="/sys/fs/cgroup", proc="/proc"):
     return 0
 
 
-def oom_counters(membership, groups):
+def oom_counters(membership: str, groups: str) -> "list[str]":
     """The files in which the kernel counts for our control group, of the second version or the
     first; in a container the group itself may be mounted at the top."""
     found = []

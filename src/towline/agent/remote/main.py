@@ -4,35 +4,47 @@ import collections
 import errno
 import gc
 import os
+import select
 import signal
 import sys
 import time
 import traceback
-from typing import Any
 
-from . import flows, frames, guardian, logout, machine
-from .blobs import Blobs
-from .crew import note
-from .files import Files
-from .handing import Handing
+from . import frames, machine
+from .clean.sweeping import Sweeping
+from .commands.login import Login
+from .content.blobs import Blobs
+from .content.files import Files
+from .content.gathering import Gathering
 from .home import Home
-from .jobs import Jobs
-from .login import Login
+from .jobs import guardian
+from .jobs.registry import Jobs
+from .jobs.supervisors import note
 from .loop import READ, WRITE, Loop
-from .probing import Probes, free_port
+from .node.handover import Handing
 from .refusal import Refusal
-from .services import Places
-from .sweeping import Sweeping
-from .tunnels import Tunnels
-from .waiting import Reads
+from .run.services import Places
+from .share import lingering
+from .share.probing import Probes, free_port
+from .wire import flows
+from .wire.log_reads import Reads
+from .wire.tunnels import Tunnels
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .typed import Message, Operation
 
 PROTOCOL = 1
 #: While more than this is waiting to go out, nothing more is taken in.
 MOST_QUEUED = 8 << 20
+#: So long an agent that leaves tries to say what it still has to.
+LAST_WORDS_S = 5.0
 
 
 class Agent:
-    def __init__(self, home, stdin, stdout, login=False):
+    def __init__(self, home: "Home", stdin: int, stdout: int, login: bool = False) -> None:
         self.home = home
         self.stdin = stdin
         self.loop = Loop(lambda text: note(home, text))
@@ -56,9 +68,9 @@ class Agent:
         self.loop.after_turn.append(self.speak)
         self.loop.watch(stdin, READ, self.listen)
 
-    def table(self):
+    def table(self) -> "dict[str, Operation]":
         jobs, reads, blobs = self.jobs, self.reads, Blobs(self.home)
-        supervisors = lambda: list(jobs.crew.workers)  # noqa: E731
+        supervisors = lambda: list(jobs.supervisors.workers)  # noqa: E731
         probes = Probes(
             self.loop, self.home, self.reply, self.send, jobs.running, supervisors, self.login
         )
@@ -72,28 +84,30 @@ class Agent:
             self.tunnels.dial, self.tunnels.frame, self.bye,
         ]  # fmt: skip
         table = {operation.__name__: operation for operation in operations}
-        table.update(Files(self.home).operations())
+        files = Files(self.home)
+        table.update(files.operations())
+        table["gather"] = files.refusing(Gathering(self.home, files).gather)
         table.update(self.handing().operations())
         sweeping = Sweeping(self.loop, self.home, self.reply, self.refuse, jobs.has_company)
         table.update(sweeping.operations(table))
         return table
 
-    def handing(self):
+    def handing(self) -> "Handing":
         return Handing(self.loop, self.home, self.reply, self.send, self.woken, self.login)
 
-    def woken(self, key):
+    def woken(self, key: str) -> None:
         self.reads.woken(key)
 
-    def hello(self):
+    def hello(self) -> None:
         facts = machine.describe()
         facts.update(event="hello", protocol=PROTOCOL, time=time.time())
         facts["root"] = machine.to_text(self.home.root)
-        facts["logout_ends_jobs"] = logout.ends_jobs()
+        facts["logout_ends_jobs"] = lingering.ends_jobs()
         self.send(facts)
 
     # In
 
-    def listen(self, _events):
+    def listen(self, _events: int) -> None:
         try:
             asked = self.decoder.read(self.stdin, 1 << 18)
         except frames.BrokenFrame as problem:
@@ -106,7 +120,7 @@ class Agent:
         self.asked.extend(asked)
         self.work()
 
-    def work(self):
+    def work(self) -> None:
         """Answer what was asked, as long as the answers can go out."""
         self.called = False
         while self.asked and not self.is_full():
@@ -118,16 +132,16 @@ class Agent:
         while self.flows and self.outbox.size < flows.FULL:
             self.answer(*self.flows.take())
 
-    def work_soon(self):
+    def work_soon(self) -> None:
         """In the next turn, so that whatever else happens comes in between."""
         if not self.called:
             self.called = True
             self.loop.later(0.0, self.work)
 
-    def is_full(self):
+    def is_full(self) -> bool:
         return self.outbox.size > MOST_QUEUED
 
-    def answer(self, request, blob):
+    def answer(self, request: "Message | None", blob: bytes) -> None:
         """One bad request never ends the agent."""
         if request is None:
             self.refuse(None, Refusal("bad_frame", "a frame's header is not a JSON object"))
@@ -153,27 +167,27 @@ class Agent:
             elif result is not None:
                 self.reply(number, result)
 
-    def carry_out(self, operation, request, blob):
+    def carry_out(self, operation: "Operation", request: "Message", blob: bytes) -> "Any":
         if not self.home.is_there():
             self.home.make()  # somebody tidied up here
         return operation(request, blob)
 
-    def bye(self, request, _blob):
+    def bye(self, request: "Message", _blob: bytes) -> "Message":
         self.loop.running = False
         return {}
 
     # Out
 
-    def reply(self, number, header, blob=b""):
+    def reply(self, number: "Any", header: "Message", blob: bytes = b"") -> None:
         self.send(dict(header, re=number), blob)
 
-    def refuse(self, number, refusal):
+    def refuse(self, number: "Any", refusal: "Refusal") -> None:
         self.send({"re": number, "error": refusal.as_reply()})
 
-    def send(self, header, blob=b""):
+    def send(self, header: "Message", blob: bytes = b"") -> None:
         self.outbox.add(frames.encode(header, blob))
 
-    def speak(self):
+    def speak(self) -> None:
         """Once per turn: everything that happened in it."""
         event = self.jobs.take_events()
         if event is not None:
@@ -181,7 +195,7 @@ class Agent:
         if self.outbox.parts:
             self.flush()
 
-    def flush(self, _events=0):
+    def flush(self, _events: int = 0) -> None:
         try:
             done = self.outbox.flush()
         except OSError:
@@ -197,22 +211,41 @@ class Agent:
         if (self.asked and not full) or (self.flows and self.outbox.size < flows.FULL):
             self.work_soon()
 
-    def run(self, early=b""):
+    def run(self, early: bytes = b"") -> None:
         """`early`: what was asked before we were here."""
         self.hello()
         self.asked.extend(self.decoder.feed(early))
         self.work()
         self.speak()
         self.loop.run()
-        guarded = self.jobs.strays.guarded()
-        if guarded:
-            guardian.become(self.home, guarded)
-        os.set_blocking(self.outbox.fd, True)
-        signal.alarm(5)  # nobody may be reading any more
-        self.speak()
+        self.last_words()
+        left = self.jobs.left_to_us()
+        if left:
+            guardian.become(self.home, left)
+
+    def last_words(self) -> None:
+        """Supervisors may be killed meanwhile, and their commands are ours then; so it takes no
+        longer than it must, and nothing is missed while nobody reads."""
+        until = time.monotonic() + LAST_WORDS_S
+        waits = select.poll()
+        waits.register(self.loop.wake_read, select.POLLIN)
+        waits.register(self.outbox.fd, select.POLLOUT)
+        while True:
+            self.loop.woken(0)
+            event = self.jobs.take_events()
+            if event is not None:
+                self.send(event)
+            try:
+                said = self.outbox.flush()
+            except OSError:
+                said = True  # nobody hears it
+            left = until - time.monotonic()
+            if said or left <= 0:
+                return
+            waits.poll(int(left * 1000) + 1)
 
 
-def main(root, login=False, early=b""):
+def main(root: str, login: bool = False, early: bytes = b"") -> None:
     """Serve on stdin and stdout until the connection is gone; the jobs go on without us.
 
     `login`: they get the environment that logging in gives, not what sshd gave us.

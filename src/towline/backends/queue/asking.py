@@ -1,6 +1,7 @@
 """What a queue is asked before anything is sent to it: whether it would take a job, what it has."""
 
-from towline.backends.queue.commands import QueueSilent, was_killed
+from towline.backends.base import QueueSilent
+from towline.backends.queue.commands import was_killed
 from towline.backends.queue.dialect import Answer, Test
 from towline.backends.queue.queue import Queue
 from towline.errors import AgentError, HostError, Impossible
@@ -22,7 +23,7 @@ async def check_possible(queue: Queue, wish: Queueing) -> str:
     answer: Answer = {"code": 0, "out": "", "err": ""}
     try:
         link = await queue.driver.reach(timeout_s=20.0, patient=False)
-        if words := dialect.test_words(wish):
+        if words := dialect.test_words(wish, queue.site):
             answer = await queue.commands.call(link, words, _CHECK_S)
     except (HostError, AgentError) as problem:
         return f"{enters} when {queue.name} can be reached: {problem.text}"

@@ -67,10 +67,12 @@ def _stop_asked(change: Change, fact: facts.StopAsked) -> None:
 
 
 def _stop_due(change: Change, _: facts.StopDue) -> None:
-    """A queue kills several processes at once: these are asked themselves first."""
+    """What a queue would kill at once is asked itself first, as several processes always are."""
     attempt = change.attempt
-    if attempt.count > 1 and attempt.claimed and not attempt.again:
-        until = attempt.patience_until or change.now + change.times.patience_s
+    abrupt = attempt.count > 1 or attempt.kills_at_once
+    if abrupt and attempt.claimed and not attempt.again:
+        patience_s = change.times.patience_s + attempt.grace_s
+        until = attempt.patience_until or change.now + patience_s
         change.set(patience_until=until)
     if attempt.id and change.now >= change.attempt.patience_until:
         change.orders.append(facts.CancelEntry())
@@ -208,17 +210,19 @@ def _judged(change: Change, fact: facts.Judged) -> None:
     if listed is not None:
         change.set(known_at=fact.asked_at)
     if listed is None or listed.has_ended:
-        change.set(over_since=change.attempt.over_since or change.now)
+        # A list may be older than its number: its record is waited for since the queue knew an end.
+        since = 0.0 if listed is not None and attempt.unlisted else change.attempt.over_since
+        change.set(over_since=since or change.now, unlisted=listed is None)
         change.orders += [facts.AskSoon(), facts.Settle()]
         return
-    change.set(over_since=0.0)
+    change.set(over_since=0.0, unlisted=False)
     told = {"partition": listed.partition, "account": listed.account}
     change.enter(number=attempt.id, time_limit=listed.time_limit, **told)
     if listed.phase is not Phase.WAITING:
         where = listed.nodes or "a node"
         change.tell_while_waiting(f"{attempt.title} starts it on {where}")
         return
-    change.set(word=listed.word, expected=listed.expected)
+    change.set(word=listed.word, expected=listed.expected, in_error=listed.has_error)
     if attempt.started and attempt.begun_at < fact.asked_at - change.times.race_s:
         change.taken_back()
     if not change.attempt.started:

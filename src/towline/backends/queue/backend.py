@@ -1,10 +1,9 @@
 """The backend for clusters with a queue of their own: hand jobs over, and follow them there."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
-from towline.backends.base import Report
-from towline.backends.beside import run_beside
+from towline.backends.base import QueueSilent, Report
+from towline.backends.beside import Said, run_beside
 from towline.backends.machines import Machines
 from towline.backends.queue import asking
 from towline.backends.queue.dialect import Dialect
@@ -12,7 +11,8 @@ from towline.backends.queue.handover import Handover
 from towline.backends.queue.job_script import group_of, handover_key, message, queueing
 from towline.backends.queue.queue import Queue
 from towline.backends.queue.state import Attempt, Place
-from towline.errors import NotFound
+from towline.backends.terms import QueueStanding
+from towline.errors import Impossible, NotFound
 from towline.model.events import ProcessEnded
 from towline.model.grammar import parse_request
 from towline.model.job import Ending, Job, Queueing, State, key_of
@@ -31,8 +31,6 @@ class QueueBackend:
     The channels to their access nodes are those of `machines`.
     """
 
-    queues_itself = True
-
     def __init__(
         self, dialect: Dialect, engine_id: str, report: Report, machines: Machines
     ) -> None:
@@ -42,18 +40,29 @@ class QueueBackend:
         self.machines = machines
         self.queues: dict[str, Queue] = {}
 
-    def join(self, cluster: str) -> Queue:
+    @property
+    def kind(self) -> str:
+        return self.dialect.kind
+
+    def join(self, cluster: str, setup_login: str = "") -> Queue:
         """Use the machine of this name as the access node of a cluster."""
         if cluster not in self.queues:
             driver = self.machines.drivers[cluster]
             self.queues[cluster] = Queue(
                 self.dialect, cluster, self.engine_id, driver, self.report, self._is_wanted
             )
+        commands = self.queues[cluster].commands
+        if commands.setup != setup_login:
+            commands.setup, commands.login = setup_login, setup_login or False
         return self.queues[cluster]
 
     def leave(self, cluster: str) -> None:
         if queue := self.queues.pop(cluster, None):
             queue.close()
+
+    def is_busy(self, cluster: str) -> bool:
+        """Whether something of ours is in the queue of a cluster."""
+        return cluster in self.queues and bool(self.queues[cluster].wanted)
 
     def _is_wanted(self, key: str) -> bool:
         return any(key in queue.wanted for queue in self.queues.values())
@@ -106,6 +115,8 @@ class QueueBackend:
             number=job.attempt.number,
             count=count,
             title=self.dialect.title,
+            kills_at_once=self.dialect.kills_at_once,
+            grace_s=job.spec.grace_s,
             place=Place.CLAIMED if _runs(job) else place,
             started=frozenset(range(count)) if _runs(job) else frozenset(),
             ended=frozenset(job.attempt.endings),
@@ -125,7 +136,23 @@ class QueueBackend:
         if queue := self.queues.get(job.spec.cluster):
             queue.conclude(handover_key(self.engine_id, job))
 
-    def standing(self, job: Job) -> dict[str, Any]:
+    async def clear_error(self, job: Job) -> bool:
+        """Have the queue start a job after all that it set aside; False for any other job."""
+        queue = self.queues.get(job.spec.cluster)
+        if queue is None or job.attempt is None:
+            return False
+        handover = queue.wanted.get(handover_key(self.engine_id, job))
+        if handover is None or not handover.attempt.in_error:
+            return False
+        link = await queue.driver.reach(timeout_s=20.0, patient=False)
+        try:
+            await queue.commands.clear(link, [handover.attempt.id])
+        except QueueSilent as silent:
+            raise Impossible(f"{self.dialect.title} does not start it: {silent}") from None
+        queue.watcher.soon()
+        return True
+
+    def standing(self, job: Job) -> QueueStanding:
         """Where a job that waits stands in its queue, as far as that is known."""
         queue = self.queues.get(job.spec.cluster)
         if queue is None or job.attempt is None or job.state.final:
@@ -135,25 +162,9 @@ class QueueBackend:
 
     # --- looking into a job: its files are seen from the access node --------------------------
 
-    def sending(self, job: Job) -> tuple[int, int] | None:
-        return self.machines.sending(job)
-
-    async def read_log(
-        self, job: Job, rank: int, stream: str, offset: int, wait: bool
-    ) -> tuple[bytes, bool]:
-        return await self.machines.read_log(job, rank, stream, offset, wait)
-
-    def printed(self, job: Job, rank: int, stream: str, offset: int) -> AsyncIterator[bytes]:
-        return self.machines.printed(job, rank, stream, offset)
-
-    async def file_operation(
-        self, job: Job, rank: int, op: str, blob: bytes = b"", **fields: Any
-    ) -> tuple[dict[str, Any], bytes]:
-        return await self.machines.file_operation(job, rank, op, blob, **fields)
-
-    async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[dict[str, Any]]:
+    async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[Said]:
         """Run a command in the job's allocation, in the folder of one of its processes."""
-        link = await self.machines.tunnel(job, rank)
+        link = await self.machines.link_to(job, rank)
         queue = self.queues[job.spec.cluster]
         handover = queue.wanted.get(handover_key(self.engine_id, job))
         if not handover or not handover.attempt.id or job.attempt is None or job.state.final:
@@ -175,10 +186,21 @@ class QueueBackend:
         """What the queue says to such a job; Impossible if it could never run there."""
         return await asking.check_possible(self.queues[cluster], wish)
 
-    async def nodes(self, cluster: str) -> list[Node]:
-        """List its nodes; QueueSilent where it gives no answer."""
-        return await asking.list_nodes(self.queues[cluster])
+    def queue_at(self, cluster: str) -> "AskedQueue":
+        """What can be asked of the queue of a cluster."""
+        return AskedQueue(self.queues[cluster], self.dialect)
 
-    async def about(self, cluster: str) -> tuple[str, list[Node]]:
-        """Which queue it is, in a line, and its nodes; QueueSilent where it gives no answer."""
-        return await asking.about(self.queues[cluster])
+
+class AskedQueue:
+    """The queue of a cluster, as far as somebody wants to know of it."""
+
+    def __init__(self, queue: Queue, dialect: Dialect) -> None:
+        self._queue = queue
+        self.title = dialect.title
+        self.silent_hint = dialect.silent_hint
+
+    async def nodes(self) -> list[Node]:
+        return await asking.list_nodes(self._queue)
+
+    async def about(self) -> tuple[str, list[Node]]:
+        return await asking.about(self._queue)

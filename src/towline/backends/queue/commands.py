@@ -3,6 +3,7 @@
 from typing import Any
 
 from towline.agent.link import Link
+from towline.backends.base import QueueSilent
 from towline.backends.driver import Driver
 from towline.backends.queue.dialect import NOT_FOUND, Answer, Dialect, ListedEntry, Site, Words
 from towline.model.names import shown_cluster
@@ -10,10 +11,6 @@ from towline.probes.nodes import Node
 
 #: Most numbers named in one command line.
 _MANY = 500
-
-
-class QueueSilent(Exception):
-    """A command failed or gave no answer; what it said."""
 
 
 def was_killed(code: int) -> bool:
@@ -27,13 +24,17 @@ class Commands:
     def __init__(self, driver: Driver, dialect: Dialect) -> None:
         self.driver = driver
         self.dialect = dialect
-        #: Only a login shell finds the commands.
-        self.login = False
+        #: Shell text that the commands need before them, as the configuration has it.
+        self.setup = ""
+        #: Only a login shell finds the commands; or one that has run that text.
+        self.login: bool | str = False
         self._has_accounts = True
 
     async def find(self, link: Link) -> None:
         """Find out how the commands are called here; a cluster without them is told of later."""
-        self.login = False
+        self.login = self.setup or False
+        if self.setup:
+            return
         if (await self.call(link, self.dialect.version_words()))["code"] == NOT_FOUND:
             self.login = True
 
@@ -94,6 +95,24 @@ class Commands:
         told = await self._printed_if_told(link, words)
         return self.dialect.read_detail(told, listed) if told else listed
 
+    async def explain(self, link: Link, numbers: list[str]) -> dict[str, str]:
+        """Why entries wait, by their numbers, as far as the queue tells."""
+        found: dict[str, str] = {}
+        for at in range(0, len(numbers), _MANY):
+            words = self.dialect.explain_words(numbers[at : at + _MANY])
+            told = await self._printed_if_told(link, words)
+            found |= self.dialect.read_explained(told)
+            checked = await self._printed_if_told(link, self.dialect.check_words(told))
+            found |= self.dialect.read_checked(checked)
+        return found
+
+    async def clear(self, link: Link, ids: list[str]) -> None:
+        """Have entries in error start after all; QueueSilent where that is refused."""
+        if words := self.dialect.clear_words(ids):
+            answer = await self.call(link, words)
+            if not self.dialect.was_cleared(answer):
+                raise QueueSilent(self.dialect.complaint(answer["err"] or answer["out"]))
+
     async def cancel(self, link: Link, ids: list[str]) -> None:
         await self.call(link, self.dialect.cancel_words(ids))
 
@@ -113,7 +132,7 @@ class Commands:
             raise QueueSilent(f"there is no {self.dialect.submit_command} on {where}")
         if answer["code"]:
             raise QueueSilent(self.dialect.complaint(answer["err"]))
-        return str(answer["out"]).strip()
+        return self.dialect.read_version(str(answer["out"]))
 
     async def list_nodes(self, link: Link) -> list[Node]:
         return self.dialect.read_nodes(await self._printed(link, self.dialect.node_words()))

@@ -19,6 +19,8 @@ from towline.model.request import Request
 from towline.probes.nodes import Node
 
 Words = list[str]
+#: What an option may be given as.
+Value = str | int | float | bool
 #: An agent's answer to a command: `code`, `out` and `err`.
 Answer = Mapping[str, Any]
 
@@ -52,6 +54,8 @@ class ListedEntry(Struct, frozen=True):
     partition: str = ""
     account: str = ""
     time_limit: str = ""
+    #: It waits because something went wrong, and will until somebody clears that.
+    has_error: bool = False
     #: As the queue describes it; only its dialect reads this.
     own: Any = None
 
@@ -113,6 +117,8 @@ class Site(Struct, frozen=True):
     #: When its controller was started, as it writes that; and for how long it has been up.
     booted: str = ""
     uptime_s: float = math.inf
+    #: What else it says; only its dialect reads this.
+    own: Any = None
 
 
 class Dialect(Protocol):
@@ -121,8 +127,38 @@ class Dialect(Protocol):
     title: str
     #: The command that submits, as people know it.
     submit_command: str
+    #: What to look at where the queue does not answer.
+    silent_hint: str
     #: The number of the first task of an array.
     first_task: int
+    #: Cancelling kills what runs without a word: it is asked to stop by its files first.
+    kills_at_once: bool
+    #: A submission takes the environment along in which it is made.
+    takes_environment: bool
+
+    # --- accepting: what is wrong with what was asked for is a UsageError ---------------------
+
+    def check_options(self, options: Mapping[str, Value]) -> None:
+        """Refuse options that cannot be given to its jobs."""
+
+    def options(
+        self,
+        request: Request,
+        time_s: float,
+        configured: Mapping[str, Value],
+        given: Mapping[str, Value],
+    ) -> list[Words]:
+        """Say what a job needs in the options of the submission, one list for each of its parts;
+        what is given for the job wins over all else."""
+
+    def check_time(self, typed: str) -> None:
+        """Refuse a time limit that means another one to the queue's own commands."""
+
+    def checked_signal(self, text: str) -> str:
+        """Read the signal that a job gets before its limit, as `Queueing` has it."""
+
+    def shown_words(self, title: str, queue: Queueing) -> Words:
+        """Tell the command line of a submission as far as people care."""
 
     # --- submitting --------------------------------------------------------------------------
 
@@ -131,6 +167,16 @@ class Dialect(Protocol):
     ) -> Words:
         """Submit what lies in `root`/handed/`name`: one attempt, or these tasks as an array, of
         which at most `at_once` run at a time."""
+
+    def knows(self, site: Site) -> bool:
+        """Whether the site has said all that `fit` needs."""
+
+    def fit(self, words: Words, site: Site) -> Words:
+        """Put a site's own words in place of what is not said in the queue's; UsageError where
+        the site has none for it."""
+
+    def ticket_in(self, answer: Answer) -> str:
+        """The number from the answer to a submission, however it ended."""
 
     def read_ticket(self, text: str) -> str:
         """The number from what the submission printed; empty when there is none."""
@@ -159,6 +205,21 @@ class Dialect(Protocol):
     def has_accounts(self, answer: Answer) -> bool:
         """Tell from an answer whether the site keeps accounts at all."""
 
+    def vanished(self, claimed: bool, stopped: bool, now: float) -> Verdict | None:
+        """Say what it means that the queue and its accounts know nothing of an entry any more;
+        None where nobody can say."""
+
+    def explain_words(self, numbers: Iterable[str]) -> Words | None:
+        """Ask why entries wait, where the list does not say; None: it does."""
+
+    def read_explained(self, text: str) -> dict[str, str]:
+        """Why each waits, by its number; by that of a task where it is in error."""
+
+    def check_words(self, text: str) -> Words | None:
+        """Ask once more for entries of which that answer did not say why they wait."""
+
+    def read_checked(self, text: str) -> dict[str, str]: ...
+
     def detail_words(self, listed: ListedEntry) -> Words | None:
         """Ask for what a list does not say of an entry that ended; None: it says everything."""
 
@@ -180,12 +241,19 @@ class Dialect(Protocol):
 
     def cancel_words(self, ids: Iterable[str]) -> Words: ...
 
+    def clear_words(self, ids: Iterable[str]) -> Words | None:
+        """Have entries that are in error start after all; None: it has no such state."""
+
+    def was_cleared(self, answer: Answer) -> bool: ...
+
     def throttle_words(self, number: str, at_once: int) -> Words | None:
         """Let so many tasks of an array run at a time from now on."""
 
     # --- asking ------------------------------------------------------------------------------
 
     def version_words(self) -> Words: ...
+
+    def read_version(self, text: str) -> str: ...
 
     def site_words(self) -> Words: ...
 
@@ -195,7 +263,7 @@ class Dialect(Protocol):
 
     def read_nodes(self, text: str) -> list[Node]: ...
 
-    def test_words(self, queue: Queueing) -> Words | None:
+    def test_words(self, queue: Queueing, site: Site) -> Words | None:
         """Ask whether it would accept such a job."""
 
     def read_test(self, answer: Answer) -> tuple[Test, str]:

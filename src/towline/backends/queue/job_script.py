@@ -22,10 +22,10 @@ SCRIPT = f"""\
   echo "towline: no folder $1 on `hostname`" >&2
   exit {NOT_SHARED}
 }}
-main='import sys; sys.path.insert(0, sys.argv[1]); from towline_agent.runner import main'
+main='import sys; sys.path.insert(0, sys.argv[1]); from towline_agent.node.runner import main'
 for p in python3 /usr/bin/python3 /usr/local/bin/python3 /opt/conda/bin/python3; do
   if command -v "$p" >/dev/null 2>&1; then
-    exec "$p" -I -c "$main; main(sys.argv[2:])" "$1/handed/$2/agent" "$@"
+    exec "$p" -I -S -c "$main; main(sys.argv[2:])" "$1/handed/$2/agent" "$@"
   fi
 done
 echo "towline: no python3 on `hostname`" >&2
@@ -76,6 +76,7 @@ def order(dialect: Dialect, job: Job, request: Request) -> dict[str, Any]:
         "signal": queue.signal,
         "requeue": queue.requeue,
         "on_timeout": queue.on_timeout,
+        "environ": not dialect.takes_environment,
     }
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from towline.agent.link import Link
-from towline.backends.base import Report
+from towline.backends.base import QueueSilent, Report
 from towline.backends.driver import Driver
 from towline.backends.queue import facts
-from towline.backends.queue.commands import Commands, QueueSilent
-from towline.backends.queue.dialect import Dialect
+from towline.backends.queue.commands import Commands
+from towline.backends.queue.dialect import Dialect, Site
 from towline.backends.queue.files import Files
 from towline.backends.queue.handover import Handover
 from towline.backends.queue.state import Place
@@ -55,6 +55,8 @@ class Queue:
         self.files = Files(self.table, driver, self.commands)
         self.submitter = Submitter(engine_id, self.table, driver, self.commands, self.tasks)
         self.watcher = Watcher(name, self.table, driver, self.commands, self.files)
+        #: What the site says of its queue, once it was asked.
+        self.site = Site()
         self._stopping: list[Handover] = []
         self.tasks.spawn(self.watcher.for_ever(), self._ask_again)
         driver.guest = self
@@ -134,9 +136,9 @@ class Queue:
         await self.commands.find(link)
         handovers = list(self.wanted.values())
         await self._look(link, [h for h in handovers if h.attempt.place is not Place.NOT_SENT])
-        site = await self.commands.site(link)
-        self.watcher.learn(site)
-        self.submitter.limits.learn(site.longest)
+        self.site = await self.commands.site(link)
+        self.watcher.learn(self.site)
+        self.submitter.learn(self.site)
         self.submitter.offer([h for h in self.wanted.values() if h.attempt.place is Place.NOT_SENT])
         self.watcher.soon()
 

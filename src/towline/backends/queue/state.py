@@ -1,10 +1,11 @@
 """Where an attempt in a queue stands, and all that is known of it. Pure."""
 
 from enum import Enum
-from typing import Any
+from typing import cast
 
 from msgspec import Struct
 
+from towline.backends.terms import QueueStanding
 from towline.model.job import Ending, Entry
 
 
@@ -87,6 +88,8 @@ class Attempt(Struct, frozen=True):
     given_up: frozenset[str] = frozenset()
     #: Since when the queue says that it is over though its files do not.
     over_since: float = 0.0
+    #: It was not even in the queue's last list.
+    unlisted: bool = False
     #: It is not submitted again before this; how often the queue did not take or lost it.
     not_before: float = 0.0
     tries: int = 0
@@ -98,10 +101,15 @@ class Attempt(Struct, frozen=True):
     #: While it waits: the queue's own word for why, when it is expected to start (0: nobody knows),
     #: and which it is of how many that wait.
     word: str = ""
+    #: It waits because something went wrong, until somebody clears that.
+    in_error: bool = False
     expected: float = 0.0
     position: tuple[int, int] = (0, 0)
     #: Its running processes have until then to stop by themselves.
     patience_until: float = 0.0
+    #: Cancelling kills it at once; and so long it may take to end by itself when it is asked to.
+    kills_at_once: bool = False
+    grace_s: float = 0.0
 
     @property
     def claimed(self) -> bool:
@@ -125,11 +133,12 @@ class Attempt(Struct, frozen=True):
         """Its number in the queue, from that of the whole entry."""
         return f"{ticket}_{self.index}" if self.array and ticket else ticket
 
-    def standing(self) -> dict[str, Any]:
+    def standing(self) -> QueueStanding:
         """Where it stands in the queue while it waits, as far as that is known."""
         place, waiting = self.position
         found = {"reason": self.word, "expected": self.expected, "place": place, "waiting": waiting}
-        return {name: value for name, value in found.items() if value and not self.started}
+        known = {name: value for name, value in found.items() if value and not self.started}
+        return cast("QueueStanding", known)
 
 
 def diagram() -> str:

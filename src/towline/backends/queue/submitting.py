@@ -13,7 +13,7 @@ from towline.backends.driver import Driver
 from towline.backends.outbox import snapshot_failure
 from towline.backends.queue import facts
 from towline.backends.queue.commands import Commands, was_killed
-from towline.backends.queue.dialect import Refusal
+from towline.backends.queue.dialect import Refusal, Site
 from towline.backends.queue.entries import (
     Limits,
     Submission,
@@ -26,13 +26,15 @@ from towline.backends.queue.handover import Handover
 from towline.backends.queue.state import Place
 from towline.backends.queue.table import Table
 from towline.backends.tasks import Tasks
-from towline.errors import HostError
+from towline.errors import HostError, UsageError
 from towline.model.job import Ending
 
 #: Submissions at the same time.
 _AT_ONCE = 4
 #: Most attempts written down by one message.
 _MANY = 200
+#: As if it had said so, of a queue that does not even say what it has.
+_SILENT = {"code": 1, "out": "", "err": "temporarily unavailable: it does not say what it has"}
 
 
 class Submitter:
@@ -48,6 +50,7 @@ class Submitter:
         self.dialect = commands.dialect
         self.tasks = tasks
         self.limits = Limits()
+        self._site = Site()
         self._offered: dict[str, Handover] = {}
         self._calls = asyncio.Semaphore(_AT_ONCE)
         self._due: asyncio.Handle | None = None
@@ -56,6 +59,10 @@ class Submitter:
         self._arrays_under_way: set[str] = set()
         #: array -> how many of its tasks may run at a time, where there is a limit.
         self._widths: dict[str, int] = {}
+
+    def learn(self, site: Site) -> None:
+        self._site = site
+        self.limits.learn(site.longest)
 
     def offer(self, some: Iterable[Handover]) -> None:
         """Hand these over, with whatever else is offered in the same moment."""
@@ -192,6 +199,10 @@ class Submitter:
             return None
         root, first = link.hello["root"], entry.members[0]
         anew = first.attempt.vanished
+        if not self.dialect.knows(self._site):
+            self.learn(await self.commands.site(link))
+        if not self.dialect.knows(self._site):
+            return dict(_SILENT)
         for handover in entry.members:
             task = entry.tasks.get(handover.key, 0)
             self.table.take(handover, facts.Submitted(entry.array, task))
@@ -199,6 +210,10 @@ class Submitter:
             message = await self._prepare(link, entry, root)
         else:
             message = {**first.message(root), "anew": anew}
+        try:
+            message["argv"] = self.dialect.fit(message["argv"], self._site)
+        except UsageError as problem:
+            return {"code": 1, "out": "", "err": problem.text}
         answer, _ = await link.ask("hand_over", login=self.commands.login, **message)
         return answer
 
@@ -224,7 +239,7 @@ class Submitter:
 
     def _answered(self, entry: Submission, answer: dict[str, Any]) -> None:
         title, error = self.dialect.title, self.dialect.complaint(answer["err"])
-        if ticket := self.dialect.read_ticket(answer["out"]):
+        if ticket := self.dialect.ticket_in(answer):
             self._accepted(entry, ticket)
             return
         refusal = self.dialect.refusal(answer, bool(entry.array))

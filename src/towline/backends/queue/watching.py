@@ -6,23 +6,29 @@ import math
 import random
 import time
 
+from msgspec.structs import replace
+
 from towline.agent.link import Link
+from towline.backends.base import QueueSilent
 from towline.backends.driver import Driver
 from towline.backends.queue import facts
 from towline.backends.queue.attempt import asks_for_details, asks_whether_restarted
-from towline.backends.queue.commands import Commands, QueueSilent
-from towline.backends.queue.dialect import ListedEntry, Site, Verdict
+from towline.backends.queue.commands import Commands
+from towline.backends.queue.dialect import ListedEntry, Phase, Site, Verdict
 from towline.backends.queue.files import Files
 from towline.backends.queue.handover import Handover, by_name, leading
 from towline.backends.queue.pace import Pace
 from towline.backends.queue.state import Place
 from towline.backends.queue.table import Table
+from towline.backends.queue.times import Times
 from towline.errors import AgentError, HostError
 
 log = logging.getLogger("towline")
 
 #: Attempt -> its entry as the queue lists it; None where it does not.
 Known = dict[str, ListedEntry | None]
+#: Most entries that are asked about in one look.
+_MOST_ASKED = 100
 
 
 class Watcher:
@@ -47,6 +53,7 @@ class Watcher:
         self._placed: set[str] = set()
         self._placed_at = -math.inf
         self._wake = asyncio.Event()
+        self.reasons = Reasons(commands, table.times)
 
     def learn(self, site: Site) -> None:
         self.remembered_s = site.memory_s
@@ -111,6 +118,7 @@ class Watcher:
             for one in asked
         }
         late = await self._recall(link, asked, known)
+        await self.reasons.explain(link, asked, known)
         over = [
             one
             for one in asked
@@ -208,10 +216,10 @@ class Watcher:
         return facts.Settled(verdict, restarted, up_since, self.remembered_s, random.random())
 
     def _verdict(self, handover: Handover, listed: ListedEntry | None, said: str) -> Verdict | None:
+        dialect, claimed, now = self.commands.dialect, handover.attempt.claimed, time.time()
         if listed is None:
-            return None
-        claimed, now = handover.attempt.claimed, time.time()
-        return self.commands.dialect.verdict(listed, said, claimed, now)
+            return dialect.vanished(claimed, handover.attempt.stop, now)
+        return dialect.verdict(listed, said, claimed, now)
 
     async def _restarted(self, link: Link) -> tuple[bool, float]:
         """Whether the controller was started anew, not long ago, and when; asked once for many."""
@@ -237,3 +245,55 @@ class Watcher:
             return
         if why:
             self.table.take(handover, facts.TakenBack(why))
+
+
+class Reasons:
+    """Why entries wait, of a queue whose list does not say so.
+
+    Asks at once for what is new or in error, and seldom for the rest.
+    """
+
+    def __init__(self, commands: Commands, times: Times) -> None:
+        self.commands = commands
+        self.times = times
+        #: Number -> whether it was in error when it was last asked about.
+        self._asked: dict[str, bool] = {}
+        self._asked_at = 0.0
+        #: Number, or number and task -> why.
+        self._why: dict[str, str] = {}
+
+    async def explain(self, link: Link, asked: list[Handover], known: Known) -> None:
+        """Put into the entries that wait why they do, as far as that can be learned."""
+        if self.commands.dialect.explain_words(["0"]) is None:
+            return
+        waiting = {
+            one.key: entry
+            for one in asked
+            if (entry := known[one.key]) is not None and entry.phase is Phase.WAITING
+        }
+        await self._ask(link, list(waiting.values()))
+        jobs = {one.key: one.attempt.job for one in asked}
+        for key, entry in waiting.items():
+            known[key] = replace(entry, why=self._text(entry, jobs[key]))
+
+    async def _ask(self, link: Link, waiting: list[ListedEntry]) -> None:
+        errors: dict[str, bool] = {}
+        for entry in waiting:
+            number = entry.id.partition("_")[0]
+            errors[number] = errors.get(number, False) or entry.has_error
+        now = time.monotonic()
+        due = now - self._asked_at >= self.times.places_s
+        new = [n for n in errors if due or self._asked.get(n) != errors[n] or not self._why.get(n)]
+        if due:
+            self._asked_at = now
+        self._asked = errors
+        self._why = {id: why for id, why in self._why.items() if id.partition("_")[0] in errors}
+        if new:
+            self._why |= await self.commands.explain(link, new[:_MOST_ASKED])
+
+    def _text(self, entry: ListedEntry, job: int) -> str:
+        number, _, task = entry.id.partition("_")
+        if entry.has_error:
+            error = self._why.get(f"{number}_{task or 1}", "") or "it does not say why"
+            return f"in error state: {error} (mend that, then: tow retry {job})"
+        return self._why.get(number, "") or entry.why

@@ -1,7 +1,7 @@
 """Slurm's dialect: how sbatch, squeue, sacct, scontrol and srun are asked, and read. Pure."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from towline.backends.queue.dialect import (
@@ -12,13 +12,21 @@ from towline.backends.queue.dialect import (
     Refusal,
     Site,
     Test,
+    Value,
     Verdict,
     Words,
 )
 from towline.backends.slurm import verdicts
 from towline.backends.slurm.fitting import could_ever_run
 from towline.backends.slurm.instead import instead, is_about_accounts
-from towline.backends.slurm.options import Component, components
+from towline.backends.slurm.options import (
+    Component,
+    check_unit,
+    checked_signal,
+    components,
+    option_names,
+    sbatch_options,
+)
 from towline.model.job import Job, Queueing
 from towline.model.odd_text import original
 from towline.model.request import Request
@@ -36,7 +44,39 @@ class SlurmDialect:
     kind = "slurm"
     title = "Slurm"
     submit_command = "sbatch"
+    silent_hint = "is it the cluster's access node, and does `sinfo` answer there?"
     first_task = 0
+    kills_at_once = False
+    takes_environment = True
+
+    # --- accepting ---------------------------------------------------------------------------
+
+    def check_options(self, options: Mapping[str, Value]) -> None:
+        option_names(options)
+
+    def options(
+        self,
+        request: Request,
+        time_s: float,
+        configured: Mapping[str, Value],
+        given: Mapping[str, Value],
+    ) -> list[Words]:
+        return sbatch_options(request, time_s, configured, given)
+
+    def check_time(self, typed: str) -> None:
+        check_unit(typed)
+
+    def checked_signal(self, text: str) -> str:
+        return checked_signal(text)
+
+    def shown_words(self, title: str, queue: Queueing) -> Words:
+        """Without what only Towline needs."""
+        found = ["sbatch", f"--job-name={_job_name(title)}"]
+        if queue.requeue or queue.on_timeout:
+            found.append("--requeue")
+        if queue.signal:
+            found.append(f"--signal={queue.signal}")
+        return [*found, *_options(queue)]
 
     # --- submitting --------------------------------------------------------------------------
 
@@ -61,6 +101,15 @@ class SlurmDialect:
             common.append(f"--array={numbers}" + (f"%{at_once}" if at_once else ""))
         found = ["sbatch", "--parsable", *common, *_options(queue)]
         return [*found, f"{root}/handed/{name}/script", root, name]
+
+    def knows(self, site: Site) -> bool:
+        return True
+
+    def fit(self, words: Words, site: Site) -> Words:
+        return words
+
+    def ticket_in(self, answer: Answer) -> str:
+        return reading.read_ticket(answer["out"])
 
     def read_ticket(self, text: str) -> str:
         return reading.read_ticket(text)
@@ -103,6 +152,22 @@ class SlurmDialect:
         said = answer["err"] + answer["out"]
         return not (answer["code"] == NOT_FOUND or reading.has_no_accounting(said))
 
+    def vanished(self, claimed: bool, stopped: bool, now: float) -> Verdict | None:
+        """A controller that was killed may have forgotten it."""
+        return None
+
+    def explain_words(self, numbers: Iterable[str]) -> Words | None:
+        return None
+
+    def read_explained(self, text: str) -> dict[str, str]:
+        return {}
+
+    def check_words(self, text: str) -> Words | None:
+        return None
+
+    def read_checked(self, text: str) -> dict[str, str]:
+        return {}
+
     def detail_words(self, listed: ListedEntry) -> Words | None:
         """Only scontrol tells the exit code of a job that the accounts have not heard of."""
         if listed.own.exit_code or listed.own.state == "CANCELLED":
@@ -131,6 +196,12 @@ class SlurmDialect:
     def cancel_words(self, ids: Iterable[str]) -> Words:
         return ["scancel", *reading.joined(ids)]
 
+    def clear_words(self, ids: Iterable[str]) -> Words | None:
+        return None
+
+    def was_cleared(self, answer: Answer) -> bool:
+        return False
+
     def throttle_words(self, number: str, at_once: int) -> Words | None:
         whole = number.partition("_")[0]
         return ["scontrol", "update", f"JobId={whole}", f"ArrayTaskThrottle={at_once}"]
@@ -139,6 +210,9 @@ class SlurmDialect:
 
     def version_words(self) -> Words:
         return ["sbatch", "--version"]
+
+    def read_version(self, text: str) -> str:
+        return text.strip()
 
     def site_words(self) -> Words:
         return reading.config_words()
@@ -153,7 +227,7 @@ class SlurmDialect:
     def read_nodes(self, text: str) -> list[Node]:
         return slurm_nodes.read_nodes(text)
 
-    def test_words(self, queue: Queueing) -> Words | None:
+    def test_words(self, queue: Queueing, site: Site) -> Words | None:
         """sbatch cannot test heterogeneous jobs."""
         if len(queue.options) != 1:
             return None
@@ -212,7 +286,7 @@ def listed_entry(one: reading.Listed) -> ListedEntry:
         one.partition,
         one.account,
         one.time_limit,
-        one,
+        own=one,
     )
 
 
@@ -232,16 +306,6 @@ def uptime_s(site: reading.Site) -> float:
     except ValueError:
         return math.inf
     return up.total_seconds()
-
-
-def shown_words(title: str, queue: Queueing) -> Words:
-    """The command line of sbatch as far as people care: without what only Towline needs."""
-    found = ["sbatch", f"--job-name={_job_name(title)}"]
-    if queue.requeue or queue.on_timeout:
-        found.append("--requeue")
-    if queue.signal:
-        found.append(f"--signal={queue.signal}")
-    return [*found, *_options(queue)]
 
 
 def _job_name(title: str) -> str:

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from towline.backends.queue.dialect import Value
 from towline.errors import UsageError
 from towline.model.request import Need, Request
 from towline.model.sbatch_words import LETTERS
-
-Value = str | int | float | bool
 
 #: What Towline itself says to sbatch, and why nobody else can.
 OURS = {
@@ -209,6 +208,16 @@ def _check(need: Need) -> None:
         raise UsageError(
             f"Slurm cannot be asked for a GPU called {names}",
             hint="use the site's name for it: `sinfo -o %G` lists them",
+        )
+
+
+def check_unit(time: str) -> None:
+    """To sbatch a bare number is minutes, elsewhere it is seconds: better ask than kill a job."""
+    number = time.strip()
+    if number.isdecimal():
+        raise UsageError(
+            f"--time {number} could mean seconds or minutes",
+            hint=f"write {number}m for what sbatch would take it for, or {number}s",
         )
 
 

@@ -8,33 +8,12 @@ from msgspec import Struct
 
 from towline.agent.link import Answer, Link
 from towline.agent.messages import read_error
+from towline.backends.terms import SHORT, Part, Wanted
 from towline.backends.transfer.flow import MOST_TOGETHER, PIECE, Flow
 from towline.errors import AgentError, Nonsense
 
-#: Files up to this size travel many in one message.
-SHORT = 64 << 10
 #: One message holds no more than so many.
 _MANY = 500
-
-
-class Wanted(Struct, frozen=True):
-    """A file to be read: how much of it is here already, and how long it is said to be."""
-
-    path: str
-    size: int
-    offset: int = 0
-
-
-class Part(Struct, frozen=True):
-    """A piece of one of the files; the parts of one file come in order, up to its `last`."""
-
-    #: Which of the wanted files.
-    index: int
-    offset: int
-    data: bytes | memoryview
-    last: bool
-    #: Why there is none: the file is gone, or may not be had.
-    error: AgentError | None = None
 
 
 class _Together(Struct, frozen=True):

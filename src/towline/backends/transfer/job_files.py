@@ -3,16 +3,26 @@
 A transfer that a broken connection interrupts goes on where it was, in the middle of a file too.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from towline.agent.link import Answer
-from towline.backends.transfer.files import SHORT, Part, Wanted, read_files
+from towline.backends.terms import (
+    SHORT,
+    FileEntry,
+    FileList,
+    FilePage,
+    Found,
+    Part,
+    Piece,
+    Wanted,
+)
+from towline.backends.transfer.files import read_files
 from towline.backends.transfer.flow import PIECE, read_range
-from towline.backends.transfer.patience import Patience, Reach
+from towline.backends.transfer.listing import gathered, pages
+from towline.backends.transfer.patience import Patience, Reach, ask_patiently
 from towline.backends.transfer.upload import Upload
 from towline.errors import AgentError, HostError
 
@@ -21,22 +31,27 @@ _TOGETHER = 512 << 10
 _MANY = 500
 
 
-class Piece(Struct, frozen=True):
-    """Bytes of a file that goes to a machine."""
-
-    path: str
-    mode: int
-    offset: int
-    data: bytes
-    last: bool
-
-
 class JobFiles:
     """`kept`: what it keeps for the next job, instead of its own tree."""
 
     def __init__(self, reach: Reach, kept: bool = False) -> None:
         self._reach = reach
         self._about: dict[str, Any] = {"kept": True} if kept else {}
+
+    async def entries(self, path: str) -> FilePage:
+        """What is in a folder."""
+        header = await ask_patiently(self._reach, "list", path=path)
+        return FilePage(header["entries"], header.get("more", False))
+
+    async def stat(self, path: str) -> FileEntry:
+        """What a path is; a link inside the job's folder is followed."""
+        header = await ask_patiently(self._reach, "stat", path=path)
+        return cast("FileEntry", header)
+
+    async def walk(self, path: str) -> FilePage:
+        """The files below a folder, as many as one answer has room for."""
+        header = await ask_patiently(self._reach, "walk", path=path)
+        return FilePage(header["files"], header.get("more", False))
 
     async def read(
         self, path: str, offset: int = 0, end: int | None = None
@@ -69,6 +84,33 @@ class JobFiles:
                 return
             except HostError as error:
                 patience.lose(error)
+
+    async def listed(self, of: FileList, path: str = "") -> AsyncIterator[list[FileEntry]]:
+        """All files of a list, some at a time."""
+
+        def ask(after: int) -> Coroutine[Any, Any, dict[str, Any]]:
+            return ask_patiently(self._reach, of, after=after, **self._fields(of, path))
+
+        async for page in pages(ask):
+            yield page
+
+    async def gathered(self, of: FileList, path: str = "") -> AsyncIterator[list[Found]]:
+        """The same with what is in the short files, as far as one connection brings it."""
+        known: set[str] = set()
+        link, key = await self._reach()
+        try:
+            async for found in gathered(link, of, key=key, **self._fields(of, path)):
+                known.update(one.entry["name"] for one in found)
+                yield found
+            return
+        except HostError:
+            pass
+        # Nothing travels twice, or a long list would not come over a connection that breaks often.
+        async for page in self.listed(of, path):
+            yield [Found(entry) for entry in page if entry["name"] not in known]
+
+    def _fields(self, of: FileList, path: str) -> dict[str, Any]:
+        return self._about | ({"path": path} if of == "walk" else {})
 
     async def read_all(self, wanted: Sequence[Wanted]) -> AsyncIterator[Part]:
         """The contents of many files, in parts; `index` says which of them a part is of."""

@@ -1,6 +1,7 @@
 """How often a connection may break before a transfer gives up."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from towline.agent.link import Link
 from towline.errors import HostError
@@ -25,3 +26,15 @@ class Patience:
         self._cuts += 1
         if self._cuts >= _MOST_CUTS:
             raise error
+
+
+async def ask_patiently(reach: Reach, op: str, **fields: Any) -> dict[str, Any]:
+    """Ask something that may be done twice: a broken connection means that it is asked again."""
+    patience = Patience()
+    while True:
+        link, key = await reach()
+        try:
+            header, _ = await link.ask(op, key=key, **fields)
+            return header
+        except HostError as error:
+            patience.lose(error)

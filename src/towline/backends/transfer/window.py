@@ -8,10 +8,14 @@ delay as the shortest time that an answer took lately. Pure: time is an argument
 
 from msgspec import Struct
 
-LEAST = 2 << 20
+#: Before a way is known, and next door, where nobody waits behind it; and at least.
+START = 2 << 20
+LEAST = 512 << 10
 MOST = 64 << 20
-#: A way may change: what was measured longer ago than this does not count.
+#: A way may change: what was measured longer ago than this does not count. That it carries less
+#: is to be known soon: what is too much on it stands in front of every line of a log.
 _RECENT_S = 10.0
+_RATE_S = 2.0
 #: Much of what is on its way may be small, so that delay counts and not bandwidth.
 _HEADROOM = 2.0
 #: A machine that answers so quickly is near, whatever came from it so far.
@@ -36,19 +40,26 @@ class Path:
         # Of this period and of the one before.
         self._delays = [float("inf"), float("inf")]
         self._rates = [0.0, 0.0]
-        self._since = 0.0
+        self._since = self._rated = self._empty_until = 0.0
+        self._now = 0.0
 
     def asked(self, now: float) -> Asked:
         return Asked(now, self._arrived)
 
     def arrived(self, asked: Asked, size: int, now: float) -> None:
         """A piece is here."""
+        self._now = now
         self._arrived += size
         took = max(now - asked.at, 1e-5)
         if now - self._since > _RECENT_S:
             self._delays = [float("inf"), self._delays[0]]
-            self._rates = [0.0, self._rates[0]]
             self._since = now
+            # With much on its way, every answer takes as long as that needs: to see how short
+            # the way is, it has to be nearly empty for a moment.
+            self._empty_until = now + 2 * self.delay_s
+        if now - self._rated > _RATE_S:
+            self._rates = [0.0, self._rates[0]]
+            self._rated = now
         self._delays[0] = min(self._delays[0], took)
         self._rates[0] = max(self._rates[0], (self._arrived - asked.arrived) / took)
 
@@ -67,4 +78,8 @@ class Path:
     def window(self) -> int:
         """So many bytes one of the transfers may have on their way."""
         carried = _HEADROOM * max(self._rates) * self.delay_s
-        return int(max(LEAST, min(MOST, carried)) / max(1, self.transfers))
+        is_known = self._arrived > START and self.delay_s > _NEAR_S
+        if is_known and self._now < self._empty_until:
+            return LEAST // max(1, self.transfers)
+        least = LEAST if is_known else START
+        return int(max(least, min(MOST, carried)) / max(1, self.transfers))

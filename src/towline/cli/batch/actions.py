@@ -46,7 +46,7 @@ SHOW_COLUMNS = [
     Column("REASON", least=20),
 ]
 NOTHING = "no batches yet: tow batch FILE starts one"
-AGAIN = ("failed", "lost", "stopped")
+AGAIN = ("failed", "lost", "stopped", "skipped")
 #: What `show` lists first: what a person may have to do something about.
 WORTH_SHOWING = ("failed", "lost", "running")
 SHOWN = 20

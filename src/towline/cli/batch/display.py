@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from towline.cli.terminal import say, say_json
-from towline.cli.terminal.batch_wording import event_line, summary
+from towline.cli.terminal import note, say, say_json
+from towline.cli.terminal.batch_wording import event_line, homecoming, summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ def display_for(json: bool) -> Display:
 
 
 class PlainEvents:
-    """One line per event, and one at the end."""
+    """One line per event, and one at the end; and what keeps it from ending, once for each."""
+
+    def __init__(self) -> None:
+        self._noted = ""
 
     def start(self) -> None:
         pass
@@ -32,6 +35,10 @@ class PlainEvents:
     def show(self, events: list[dict[str, Any]], view: dict[str, Any]) -> None:
         if events:
             say("\n".join(map(event_line, events)))
+        coming = homecoming(view) if view.get("away") else ""
+        if coming and coming != self._noted:
+            note(coming)
+        self._noted = coming
 
     def pause(self) -> None:
         pass

@@ -64,15 +64,15 @@ class BatchFollow:
         return view
 
 
-#: What is said of jobs that go their ordinary way.
-ORDINARY = ("waiting: ", "it has ended; ", "sends large files: ")
+#: The kinds of what is said of jobs that go their ordinary way.
+ORDINARY = ("waiting", "results", "large")
 
 
 class OutputOnly(Output):
     """What jobs write, and of them only what keeps it from coming."""
 
     def note(self, header: dict[str, Any], text: str) -> None:
-        if not header["note"].startswith(ORDINARY):
+        if header.get("kind") not in ORDINARY:
             super().note(header, text)
 
     def progress(self, header: dict[str, Any], text: str) -> None:

@@ -12,11 +12,13 @@ from towline.cli.terminal.batch_wording import (
     counted,
     ended_count,
     event_line,
+    homecoming,
     pace,
     state_of,
     summary,
     took,
 )
+from towline.cli.terminal.travel import Pace, travel_line
 from towline.cli.terminal.wording import STATE_COLOURS
 from towline.model.names import shown_cluster
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 #: What is told above the table, unless someone wanted it so.
 TOLD = ("failed", "lost", "requeued")
-ASKED_FOR = "retry was asked for"
+ASKED_FOR = "retried"
 REFRESHES_PER_S = 5
 WIDEST_BAR = 60
 #: Lines of a terminal that are left when each machine has one.
@@ -53,6 +55,7 @@ class LiveTable:
         self._console = Console(highlight=False)
         self._live: Live | None = None
         self._view: dict[str, Any] | None = None
+        self._pace = Pace()
         #: Whoever writes to the terminal: the table is drawn over by a thread, and rich itself
         #: would leave a line of it behind where something is told at the same moment.
         self._turn = Lock()
@@ -80,8 +83,10 @@ class LiveTable:
 
     def show(self, events: list[dict[str, Any]], view: dict[str, Any]) -> None:
         self._view = view
+        if sending := view.get("sending"):
+            self._pace.at(time.monotonic(), sending[0])
         for event in events:
-            if event["state"] in TOLD and event["text"] != ASKED_FOR:
+            if event["state"] in TOLD and event["kind"] != ASKED_FOR:
                 self._tell(event)
 
     def pause(self) -> None:
@@ -107,16 +112,22 @@ class LiveTable:
         if self._view is None:
             return Group(_text("waiting for the Engine", "dim"))
         room = max(FEWEST_MACHINES, self._console.height - LINES_BESIDE_MACHINES)
-        return drawn(self._view, time.time(), self._console.width, room)
+        return drawn(self._view, time.time(), self._console.width, room, self._pace.rate)
 
 
-def drawn(view: dict[str, Any], now: float, width: int, room: int) -> Group:
-    """The table of a batch for a terminal of this width, with room for so many machines."""
+def drawn(view: dict[str, Any], now: float, width: int, room: int, rate: float = 0.0) -> Group:
+    """The table of a batch for a terminal of this width, with room for so many machines.
+
+    `rate`: what its jobs need travels so fast.
+    """
     from rich.console import Group
 
     parts: list[Text | Table] = [_head(view, now), _progress(view, width), _counts(view)]
-    if view.get("ended") and not view.get("home", True):
-        parts.append(_text("all have ended; bringing their results home", "dim"))
+    if coming := homecoming(view):
+        parts.append(_text(coming, "dim"))
+    elif view.get("sending"):
+        arrived, total = view["sending"]
+        parts.append(_text(travel_line("sending", arrived, total, rate, width), "dim"))
     elif view.get("why"):
         parts.append(_text(f"waiting: {view['why']}", "dim"))
     if view.get("machines"):

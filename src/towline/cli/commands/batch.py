@@ -41,7 +41,7 @@ It exits with 0 when all are done, 1 when any failed.
   tow batch show NAME           how far it is, what failed; -f follows it
   tow batch log NAME [LINES]    the output of its jobs, in the order of the lines
   tow batch stop NAME           stop it
-  tow batch retry NAME          run again what failed, was lost or stopped
+  tow batch retry NAME          run again what failed, was lost, stopped or skipped
   tow batch results NAME        wait until what it made is home"""
 EXAMPLES = """
 tow batch commands.txt
@@ -337,11 +337,12 @@ def _resumed(
     view = submitted_before(session, name, folder, commands, source)
     if view is None:
         return None
-    states = ["lost", "stopped", *(["failed"] if options.rerun_failed else [])]
+    states = ["lost", "stopped", "skipped", *(["failed"] if options.rerun_failed else [])]
     answer = ask_of_batch(session, view["name"], "retry", {"states": states})
     again: int = answer["retried"]
     done = answer["batch"]["counts"].get("done", 0)
-    note(f"batch {view['name']} goes on: {done} done before, {count(again, 'job')} again")
+    again_as = ", with the files as they were submitted" if again else ""
+    note(f"batch {view['name']} goes on: {done} done before, {count(again, 'job')} again{again_as}")
     # Events since before the retry: what happened meanwhile is told, too.
     return {**answer["batch"], "seq": view["seq"]}
 

@@ -10,10 +10,12 @@ from towline.cli.terminal.machine_table import show_machines
 from towline.cli.terminal.table import show_table
 from towline.client.submission import this_folder
 from towline.client.transport import quoted, with_query
+from towline.model.names import QUEUES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterable
     from typing import Any
 
     from towline.client.session import Session
@@ -23,6 +25,7 @@ tow clusters
 tow clusters add lab gpu1 me@10.0.0.5:2222
 tow clusters add lab gpu1 --setup 'source env/bin/activate'
 tow clusters add cedar --slurm me@cedar.example.org -o account=def-x
+tow clusters add msc --gridengine me@msc.example.org -o q=cpu
 tow clusters default lab
 tow clusters remove lab
 """
@@ -34,8 +37,8 @@ def parser() -> Parser:
         "[list | add NAME MACHINE... | default NAME | remove NAME] [options]",
         "List, add and remove clusters, or choose the one that is meant without -c. A machine is\n"
         "a name from ~/.ssh/config, user@host:port, or `this` machine; adding a cluster looks at\n"
-        "each and shows what it found. A Slurm is added by its access node: tow clusters add NAME\n"
-        "--slurm MACHINE.",
+        "each and shows what it found. A Slurm or a Grid Engine is added by its access node: tow\n"
+        "clusters add NAME --slurm MACHINE, or --gridengine MACHINE.",
         EXAMPLES,
     )
     parser.mixed = True
@@ -48,7 +51,9 @@ def parser() -> Parser:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="the cluster's name")
     parser.add_argument("machines", nargs="*", metavar="MACHINE", help="its machines")
-    parser.add_argument("--slurm", metavar="MACHINE", help="it is the Slurm with this access node")
+    for kind, title in QUEUES.items():
+        text = f"it is the {title} with this access node"
+        parser.add_argument(f"--{kind}", metavar="MACHINE", help=text)
     parser.add_sbatch_option("Slurm: an option of sbatch for all its jobs; may be repeated")
     parser.add_argument("--setup", metavar="TEXT", help="shell text to run before each of its jobs")
     parser.add_argument("--folder", metavar="PATH", help="where its jobs live (~/.towline)")
@@ -73,13 +78,21 @@ def main(args: list[str]) -> int:
         return (
             _remove(session, options) if options.action == "remove" else _default(session, options)
         )
-    if options.option and not options.slurm:
-        asking.error("-o gives options of sbatch, so it goes with --slurm")
-    if options.slurm and options.machines:
-        asking.error("a Slurm knows its machines itself: name only its access node")
-    if not (options.machines or options.slurm):
+    queues = [kind for kind in QUEUES if getattr(options, kind)]
+    if options.option and not queues:
+        asking.error(f"-o gives options of a queue, so it goes with {_either(QUEUES)}")
+    if len(queues) > 1:
+        asking.error(f"a cluster is of one kind: --{queues[0]} or --{queues[1]}")
+    if queues and options.machines:
+        title = QUEUES[queues[0]]
+        asking.error(f"a {title} knows its machines itself: name only its access node")
+    if not (options.machines or queues):
         asking.error("which machines? tow clusters add NAME MACHINE...")
     return _add(session, options)
+
+
+def _either(kinds: Iterable[str]) -> str:
+    return " or ".join(f"--{kind}" for kind in kinds)
 
 
 def _list(session: Session, json: bool) -> int:
@@ -133,8 +146,11 @@ def _add(session: Session, options: Namespace) -> int:
 
 def _new_cluster(options: Namespace) -> dict[str, Any]:
     body: dict[str, Any] = {"name": options.name, "machines": options.machines}
-    chosen = {name: getattr(options, name) for name in ("slurm", "setup", "folder")}
+    chosen = {name: getattr(options, name) for name in ("setup", "folder")}
     body.update({name: value for name, value in chosen.items() if value is not None})
+    for kind in QUEUES:
+        if host := getattr(options, kind):
+            body |= {"kind": kind, "host": host}
     if options.option:
         body["options"] = sbatch_options(options)
     if options.offline:

@@ -76,7 +76,7 @@ def main(args: list[str]) -> int:
 
 def _say_why_nothing(session: Session, view: dict[str, Any]) -> None:
     """Of a job that has not begun, say so instead of nothing."""
-    if view.get("state") not in ("new", "staging", "queued", "starting"):
+    if view.get("state") not in ("new", "staging", "waiting", "queued", "starting"):
         return
     told = session.call("GET", f"/v1/jobs/{view['id']}/why")
     note(f"job {view['id']} is {view['state']}: {str(told['text']).splitlines()[0]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.cwd import short_path
+from towline.cli.meanwhile import shown
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import printable, say, say_json, tell
@@ -47,9 +48,9 @@ def main(args: list[str]) -> int:
         from towline.cli.batch.actions import act_on
 
         return act_on("results", found.batch, json=options.json)
-    done = session.call(
-        "POST", f"/v1/jobs/{found.job}/results", {"back": options.back}, repeat=True
-    )
+    target = f"/v1/jobs/{found.job}/results"
+    with shown(session, target, f"results of job {found.job}"):
+        done = session.call("POST", target, {"back": options.back}, repeat=True)
     if options.json:
         say_json(done)
         return 0

@@ -44,12 +44,18 @@ REPEATED = {
     "back": ("PATH", "bring only this home, not all it made; may be repeated"),
     "service": ("COMMAND", "run this beside it: tensorboard, or what serves on $PORT; repeatable"),
 }
+#: What must have ended before it begins, and how.
+CHAINS = {
+    "after": "begin once these jobs or batches ended well, e.g. 12,13",
+    "after_any": "begin once these ended, in whatever way",
+    "after_failed": "begin once these ended, but not well",
+}
 VALUED = (
     "-e",
     "--env",
     "-o",
     "--option",
-    *(f"--{name}" for name in REPEATED),
+    *(f"--{name.replace('_', '-')}" for name in [*REPEATED, *CHAINS]),
     *(flag for flags, _, _ in [*PASSED_ON.values(), *FOR_QUEUES.values()] for flag in flags),
 )
 EXAMPLES = """
@@ -57,6 +63,7 @@ tow run python train.py --lr 0.1
 tow run 'python train.py | tee log.txt'
 tow run -c lab -r '[2:gtx1070]' -- python train.py
 tow run -c lab --gpus 1 --mem 10G -t baseline -d python train.py
+tow run -d --after 12,13 python evaluate.py
 tow run --dry-run -c lab --gpus 2 python train.py
 tow run -c lab --service tensorboard --logdir runs python train.py
 """
@@ -84,6 +91,9 @@ def parser() -> Parser:
     )
     for name, (metavar, text) in REPEATED.items():
         parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=text)
+    for name, text in CHAINS.items():
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, action="append", default=[], metavar="JOBS", help=text)
     _add_queue_options(parser)
     parser.add_argument(
         "--in-place", action="store_true", help="run in this very folder (this machine only)"
@@ -164,6 +174,9 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     if "service" in ask:
         ask["services"] = ask.pop("service")
         _question_services(ask["services"])
+    for name in CHAINS:
+        if named := ",".join(getattr(options, name)):
+            ask[name] = named.split(",")
     ask.update(_queue_ask(options))
     if options.exclusive:
         ask["exclusive"] = True

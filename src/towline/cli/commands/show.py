@@ -7,7 +7,13 @@ import time
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import paint, printable, say, say_json
-from towline.cli.terminal.queue_wording import options_text, prospects, queue_details, requeued
+from towline.cli.terminal.queue_wording import (
+    options_text,
+    prospects,
+    queue_details,
+    queue_title,
+    requeued,
+)
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import (
     STATE_COLOURS,
@@ -77,7 +83,7 @@ def _show_script(job: dict[str, Any]) -> int:
     from towline.cli.sbatch_script import script
     from towline.errors import UsageError
 
-    if not job.get("queue"):
+    if (job.get("queue") or {}).get("kind") != "slurm":
         raise UsageError(
             f"job {job['id']} is not on a Slurm, so there is no script for sbatch",
             hint=f"tow show {job['id']} has its command",
@@ -99,10 +105,11 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
         "folder": original(job["folder"]),
         "cluster": shown_cluster(job["cluster"]),
         "machines": machines(job, most=20),
-        "Slurm": _in_queue(job),
+        queue_title(job): _in_queue(job),
         "options": options_text(job),
         "request": job["request"],
         "priority": str(job.get("priority") or ""),
+        "after": _after(job),
         "attempt": attempt,
         "setup": job.get("setup") or "",
         "sets": ", ".join(job.get("env") or []),
@@ -110,6 +117,7 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
         "time limit": format_duration(job["time_s"]) if job.get("time_s") else "",
         "submitted": ago(job["submitted"], now),
         "ran for": duration(job, now),
+        "used": _used(job.get("peaks") or {}),
         "ended": ago(job["ended"], now) if job.get("ended") else "",
         "exit code": "" if job.get("exit_code") is None else str(job["exit_code"]),
         "sent": sent(job),
@@ -125,6 +133,29 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
         *(f"    {hint}" for hint in hints(job)),
         *(f"  {name:<10} {printable(text)}" for name, text in facts.items() if text),
     ]
+
+
+def _used(peaks: dict[str, Any]) -> str:
+    """The most that it used at a time."""
+    from towline.model.units import format_memory
+
+    if not peaks:
+        return ""
+    found = [f"up to {peaks['cpus']:.1f} CPUs"] if peaks["cpus"] else []
+    found.append(f"{'' if found else 'up to '}{format_memory(peaks['mem_mb'])} of memory")
+    if peaks.get("gpu_util") is not None:
+        found.append(f"{100 * peaks['gpu_util']:.0f} % of its GPUs")
+    if peaks.get("gpu_mem_mb"):
+        found.append(f"{format_memory(peaks['gpu_mem_mb'])} of their memory")
+    return ", ".join(found)
+
+
+def _after(job: dict[str, Any]) -> str:
+    """What it was submitted to run after."""
+    from towline.model.names import awaited_words
+
+    told = job.get("after") or []
+    return awaited_words((one["batch"] or one["job"], one["when"], "") for one in told)
 
 
 def _in_queue(job: dict[str, Any]) -> str:

@@ -138,7 +138,7 @@ def _job_row(job: dict[str, Any], now: float) -> list[Cell]:
         (job["state"], STATE_COLOURS.get(job["state"], "")),
         _short(job["title"]),
         _where(job),
-        "" if job["state"] == "queued" else machines(job),
+        "" if job["state"] in ("waiting", "queued") else machines(job),
         _when(job, now),
         " · ".join(filter(None, (ending(job), *_prospects(job, now)))),
     ]
@@ -160,7 +160,7 @@ def _batch_row(batch: dict[str, Any], now: float) -> list[Cell]:
         shown_cluster(batch["cluster"]),
         machine_names(batch),
         f"{time_taken} · {ago(batch['ended'], now)}" if batch.get("ended") else time_taken,
-        progress(batch, _bar_width()),
+        printable(batch["why"]) if state == "waiting" else progress(batch, _bar_width()),
     ]
 
 
@@ -275,10 +275,14 @@ def _watch_live(session: Session, options: Namespace) -> None:
     from rich.live import Live
     from rich.text import Text
 
+    from towline.client.news import News
+
     console = Console(highlight=False)
+    news, found = News(session), {}
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            found = _found(session, options)
+            if news.any():
+                found = _found(session, options)
             lines = watched(found, options, console.width, console.height)
             live.update(Text.from_ansi("\n".join(lines), no_wrap=True), refresh=True)
             time.sleep(WATCH_EVERY_S)
@@ -294,10 +298,13 @@ def watched(found: Found, options: Namespace, width: int, height: int) -> list[s
 
 
 def _watch_changes(session: Session, options: Namespace) -> None:
-    before = None
+    from towline.client.news import News
+
+    news, found, before = News(session), None, None
     while True:
-        found = _found(session, options)
-        if found != before:
+        if news.any():
+            found = _found(session, options)
+        if found is not None and found != before:
             before = found
             say_json(found) if options.json else say(
                 plain_table(COLUMNS, rows(found, time.time())) + "\n"

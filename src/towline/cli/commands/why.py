@@ -64,7 +64,7 @@ def _in_queue(answer: dict[str, Any]) -> list[str]:
     from towline.model.units import format_duration
 
     now = time.time()
-    kind = queue_name(answer).partition(" ")[0]
+    kind = queue_name(answer).rpartition(" ")[0]
     lines = [f"{kind} calls it {printable(queue_details(answer))}"]
     if queue.get("since"):
         lines.append(f"it has waited for {format_duration(max(0.0, now - queue['since']))}")

@@ -18,6 +18,10 @@ def started_line(task: Task, gpus: list[int]) -> str:
     return f"started: {task.name};  {export}{task.line}"
 
 
+#: Kinds of reasons that a job's own output is told of.
+_IN_ITS_OUTPUT = ("exit_code", "setup")
+
+
 class Progress:
     """Prints one line for each thing that happens to a task; shown by `BatchFollow`."""
 
@@ -70,5 +74,5 @@ class Progress:
     def _say_why(self, task: Task, event: dict[str, Any]) -> None:
         """What is not to be seen in the job's own output: lost, stopped, out of memory ..."""
         text = one_line(str(event["text"] or ""))
-        if event["state"] != "done" and text and "exit code" not in text:
+        if event["state"] != "done" and text and event["because"] not in _IN_ITS_OUTPUT:
             note(f"{task.name}: {text}")

@@ -188,10 +188,10 @@ def _cluster(session: Session, destination: Destination, cwd: str) -> str:
     from towline.client.transport import with_query
 
     if destination.host:
-        ask = {"cwd": cwd, "host": destination.host}
+        ask = {"cwd": cwd, "kind": "slurm", "host": destination.host}
         if destination.folder:
             ask["folder"] = destination.folder
-        name: str = session.call("POST", "/v1/clusters/slurm", ask, repeat=True)["cluster"]
+        name: str = session.call("POST", "/v1/clusters/behind", ask, repeat=True)["cluster"]
         return name
     known = session.call("GET", with_query("/v1/clusters", cwd=cwd))["clusters"]
     names = [cluster["name"] for cluster in known]

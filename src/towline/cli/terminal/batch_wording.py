@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from towline.cli.terminal import printable
-from towline.cli.terminal.wording import FINAL, STOPPED_CODE, about
+from towline.cli.terminal.wording import FINAL, STOPPED_CODE, about, count
 from towline.model.units import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-WAITING = ("new", "staging", "queued")
+WAITING = ("new", "staging", "waiting", "queued")
 RUNNING = ("starting", "running", "stopping")
-WORST_FIRST = ("failed", "lost", "stopped")
+WORST_FIRST = ("failed", "lost", "stopped", "skipped")
 BAR_WIDTH = 20
 #: Less than this is said per minute, or per hour: 0.0/s tells nothing.
 SLOW_PER_S, SLOWER_PER_S = 0.5, 0.5 / 60
@@ -25,7 +25,8 @@ def ended_count(view: dict[str, Any]) -> int:
 def state_of(view: dict[str, Any]) -> str:
     """A batch's state, in the words for jobs."""
     if ended_count(view) < view["count"]:
-        return "running" if any(_counts(view, *RUNNING).values()) else "queued"
+        waits = "waiting" if view.get("waits_for") else "queued"
+        return "running" if any(_counts(view, *RUNNING).values()) else waits
     ended_so = _counts(view, *WORST_FIRST)
     return next((state for state in WORST_FIRST if ended_so[state]), "done")
 
@@ -100,8 +101,22 @@ def event_line(event: dict[str, Any]) -> str:
 
 def reason(event: dict[str, Any]) -> str:
     """Why it ended as it did; empty when its state says it all."""
-    state, text = str(event["state"]), printable(str(event.get("text") or "").split("\n")[0])
-    return "" if text == state else text.removeprefix(f"{state}: ")
+    if event["state"] in FINAL:
+        why = "" if event["because"] == event["state"] else event["reason"]
+    else:
+        why = event.get("text") or ""
+    return printable(str(why).split("\n")[0])
+
+
+def homecoming(view: dict[str, Any]) -> str:
+    """What is still to come once all have ended; empty when nothing is."""
+    if not view.get("ended") or view.get("home", True):
+        return ""
+    if not (away := view.get("away")):
+        return "all have ended; bringing their results home"
+    pending = count(int(view.get("pending") or 0), "job")
+    reasons = "; ".join(printable(str(machine["reason"])) for machine in away)
+    return f"all have ended; results of {pending} are not home: {reasons}"
 
 
 def summary(view: dict[str, Any], now: float) -> str:

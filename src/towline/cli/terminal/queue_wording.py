@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from towline.cli.terminal import printable
+from towline.model.names import QUEUES
 from towline.model.units import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_NAMES = {"slurm": "Slurm"}
 #: Reasons for which the moment is not what the queue expects, but what somebody asked for.
 _BY_WISH = ("BeginTime",)
 #: Those that have a place: others are passed over until something else has happened.
@@ -25,7 +25,13 @@ def queue_name(view: dict[str, Any]) -> str:
     """`Slurm 4711`; empty for a job that is in no queue but our own, or not yet."""
     queue = view.get("queue") or {}
     number = printable(str(queue.get("number") or ""))
-    return f"{_NAMES.get(queue.get('kind', ''), '')} {number}".strip() if number else ""
+    return f"{QUEUES.get(queue.get('kind', ''), '')} {number}".strip() if number else ""
+
+
+def queue_title(view: dict[str, Any]) -> str:
+    """What people call the queue that a job is in."""
+    kind = str((view.get("queue") or {}).get("kind", ""))
+    return QUEUES.get(kind, "queue")
 
 
 def queue_details(view: dict[str, Any]) -> str:

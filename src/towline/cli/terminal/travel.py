@@ -24,6 +24,26 @@ LATELY_S = 5.0
 WIDEST_BAR, NARROWEST_BAR = 30, 8
 
 
+class Pace:
+    """How fast something travels, by how much of it had arrived when."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def at(self, now: float, done: int) -> None:
+        self._seen.append((now, done))
+        while self._seen[0][0] < now - LATELY_S and len(self._seen) > 2:
+            self._seen.popleft()
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second, of late."""
+        if not self._seen:
+            return 0.0
+        (first, before), (last, now) = self._seen[0], self._seen[-1]
+        return (now - before) / (last - first) if last > first else 0.0
+
+
 class Travel:
     """`what` is on its way; say with `at` how much of it has arrived, and at last `end`."""
 
@@ -32,22 +52,20 @@ class Travel:
         self.is_shown = False
         self._clock = clock
         self._draws = os.isatty(2) and os.environ.get("TERM") != "dumb"
-        self._began = self._drawn = clock()
-        #: When how much had arrived, of late.
-        self._seen: deque[tuple[float, int]] = deque()
+        self._began = clock()
+        self._drawn: float | None = None
+        self._pace = Pace()
 
     def at(self, done: int, total: int) -> None:
         if not self._draws:
             return
         now = self._clock()
-        if now - self._drawn < EVERY_S and self._seen:
+        if self._drawn is not None and now - self._drawn < EVERY_S:
             return
         self._drawn = now
-        self._seen.append((now, done))
-        while self._seen[0][0] < now - LATELY_S and len(self._seen) > 2:
-            self._seen.popleft()
+        self._pace.at(now, done)
         if now - self._began >= MOMENT_S:
-            line = travel_line(self.what, done, total, self._rate(), _width() - 1)
+            line = travel_line(self.what, done, total, self._pace.rate, _width() - 1)
             write(2, f"\r{line}\x1b[K".encode())
             self.is_shown = True
 
@@ -55,11 +73,6 @@ class Travel:
         if self.is_shown:
             write(2, b"\r\x1b[K")
             self.is_shown = False
-
-    def _rate(self) -> float:
-        """Bytes per second."""
-        (first, before), (last, now) = self._seen[0], self._seen[-1]
-        return (now - before) / (last - first) if last > first else 0.0
 
 
 def travel_line(what: str, done: int, total: int, rate: float, width: int) -> str:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 
 from towline.cli.terminal import printable
-from towline.model.names import shown_cluster
+from towline.model.names import SAYS_STATE, shown_cluster
 from towline.model.units import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FINAL = ("done", "failed", "stopped", "lost")
+FINAL = ("done", "failed", "stopped", "lost", "skipped")
 STATE_COLOURS = {
     "done": "green",
     "failed": "red",
     "lost": "red",
     "stopped": "yellow",
+    "skipped": "yellow",
     "stopping": "yellow",
     "running": "cyan",
 }
@@ -43,8 +44,9 @@ def outcome(view: dict[str, Any]) -> str:
     if state == "done":
         return f"✓ job {job} done{took and f' in {took}'}{where} · {_whereabouts(view)}"
     why = ending(view)
-    if not why.startswith(state):
+    if _kind(view) not in SAYS_STATE:
         why = f"{state}: {why}" if why else state
+    why = why or state
     mark = "■" if state == "stopped" else "✗"
     home = f" · {_whereabouts(view)}" if view.get("results") else ""
     line = f"{mark} job {job} {why}{took and f' after {took}'}{where}{home} · tow log {job}"
@@ -53,16 +55,13 @@ def outcome(view: dict[str, Any]) -> str:
 
 def _whereabouts(view: dict[str, Any]) -> str:
     """Where what it made is: here already, or still on its machine."""
-    results = view.get("results") or ""
-    if results.startswith("\0"):
+    home = view.get("home") or {}
+    if home.get("kind") == "home":
+        from towline.cli.cwd import short_path
         from towline.model.odd_text import original
 
-        results = original(results)
-    if results.startswith("/"):
-        from towline.cli.cwd import short_path
-
-        return f"results: {short_path(results)}"
-    return printable(results) or f"files: tow ls {view['id']}"
+        return f"results: {short_path(original(home['path']))}"
+    return printable(str(view.get("results") or "")) or f"files: tow ls {view['id']}"
 
 
 def ending(view: dict[str, Any]) -> str:
@@ -70,8 +69,13 @@ def ending(view: dict[str, Any]) -> str:
     reason = printable(str(view.get("reason") or "").split("\n")[0]) + silence(view)
     code = view.get("exit_code")
     if reason or view["state"] != "failed" or code is None:
-        return "" if reason == view["state"] else reason
+        return "" if _kind(view) == view["state"] else reason
     return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _kind(view: dict[str, Any]) -> str:
+    """Of what kind the reason is for which a job ended as it did."""
+    return str((view.get("because") or {}).get("kind") or "")
 
 
 def silence(view: dict[str, Any]) -> str:

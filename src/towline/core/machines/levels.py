@@ -4,24 +4,24 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from operator import ge
 
-from towline.core.machines.room import Room
+from towline.core.machines.host_state import HostState
 
 Level = tuple[int, ...]
 
 
 class Levels:
-    """Rooms grouped by level, levels in order."""
+    """Hosts grouped by level, levels in order."""
 
     def __init__(self) -> None:
-        self._groups: dict[Level, dict[str, Room]] = {}
+        self._groups: dict[Level, dict[str, HostState]] = {}
         self._order: list[Level] = []
 
-    def move(self, room: Room, old: Level | None, new: Level | None) -> None:
+    def move(self, host: HostState, old: Level | None, new: Level | None) -> None:
         if old == new:
             return
         if old is not None:
             group = self._groups[old]
-            del group[room.name]
+            del group[host.name]
             if not group:
                 del self._groups[old]
                 del self._order[bisect_left(self._order, old)]
@@ -29,19 +29,19 @@ class Levels:
             if new not in self._groups:
                 self._groups[new] = {}
                 insort(self._order, new)
-            self._groups[new][room.name] = room
+            self._groups[new][host.name] = host
 
-    def at_least(self, low: Level) -> Iterator[tuple[Level, Room]]:
-        """Rooms that have at least `low` in every respect, the tightest first."""
+    def at_least(self, low: Level) -> Iterator[tuple[Level, HostState]]:
+        """Hosts that have at least `low` in every respect, the tightest first."""
         order = self._order
         for place in range(bisect_left(order, low), len(order)):
             found = order[place]
             if all(map(ge, found, low)):
-                for room in self._groups[found].values():
-                    yield found, room
+                for host in self._groups[found].values():
+                    yield found, host
 
-    def from_the_top(self, low: Level = ()) -> Iterator[Room]:
-        """Rooms that have at least `low` in every respect, those with most left first."""
+    def from_the_top(self, low: Level = ()) -> Iterator[HostState]:
+        """Hosts that have at least `low` in every respect, those with most left first."""
         for found in reversed(self._order):
             if found < low:
                 break

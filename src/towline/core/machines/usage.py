@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from towline.core.machines.pool import Pool
+from towline.core.machines.machine_index import MachineIndex
 
 
 class Usage(Struct, frozen=True):
@@ -14,18 +14,18 @@ class Usage(Struct, frozen=True):
     gpu_mem_mb: dict[int, int] = field(default_factory=dict)
 
 
-def usage_of(pool: Pool, name: str) -> Usage:
-    room = pool.rooms.get(name)
-    if room is None:
+def usage_of(machines: MachineIndex, name: str) -> Usage:
+    host = machines.hosts.get(name)
+    if host is None:
         return Usage()
     cpu = mem = 0
     gpu_jobs: dict[int, list[int]] = {}
     gpu_mem: dict[int, int] = {}
-    for job, processes in room.jobs.items():
-        for want, gpus in processes:
-            cpu += want.cpu
-            mem += want.mem
+    for job, processes in host.jobs.items():
+        for demand, gpus in processes:
+            cpu += demand.cpu
+            mem += demand.mem
             for index in gpus:
                 gpu_jobs.setdefault(index, []).append(job)
-                gpu_mem[index] = gpu_mem.get(index, 0) + want.gpu_mem
+                gpu_mem[index] = gpu_mem.get(index, 0) + demand.gpu_mem
     return Usage(cpu / 1000, mem, gpu_jobs, gpu_mem)

@@ -9,11 +9,10 @@ elsewhere, or when it takes much longer than expected until there is one.
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from towline.core.machines.pool import candidates
-from towline.core.machines.room import Room
-from towline.core.scheduling.backfill import Reservation
+from towline.core.machines.host_state import HostState
+from towline.core.machines.machine_index import candidates
 from towline.core.scheduling.bucket import Bucket
-from towline.core.scheduling.lanes import Rank
+from towline.core.scheduling.owner_queues import Rank
 from towline.core.scheduling.series import WRITING_S, Sent, Series, name_of
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Buckets of one owner that are looked at for one that could use a place.
 DEPTH = 50
-#: Rooms elsewhere that are looked at for a free place.
-MOST_ROOMS = 50
+#: Hosts elsewhere that are looked at for a free place.
+MOST_HOSTS = 50
 #: Whoever was sent ahead stays there for so many round trips though there is a place elsewhere;
 #: and for so many, or so long, in any case.
 SETTLED_TRIPS = 2
@@ -51,18 +50,18 @@ def to_recall(scheduler: "Scheduler", now: float) -> list[int]:
     found: list[int] = []
     for series in scheduler.series.with_ahead:
         sent = {job: one for job, one in series.ahead.items() if not one.recalled}
-        room = scheduler.pool.rooms.get(series.machine)
-        if sent and room is not None and room.up:
-            for job in recalled_from(scheduler, series, room, sent, now):
+        host = scheduler.machines.hosts.get(series.machine)
+        if sent and host is not None and host.up:
+            for job in recalled_from(scheduler, series, host, sent, now):
                 sent[job].recalled = True
                 found.append(job)
     return found
 
 
 def recalled_from(
-    scheduler: "Scheduler", series: Series, room: Room, sent: dict[int, Sent], now: float
+    scheduler: "Scheduler", series: Series, host: HostState, sent: dict[int, Sent], now: float
 ) -> list[int]:
-    if not is_sound(scheduler, series, room):
+    if not is_sound(scheduler, series, host):
         return list(sent)
     patient_s, settled_s = patience_s(scheduler, series)
     if any(one.at + patient_s <= now for one in sent.values()):
@@ -70,13 +69,13 @@ def recalled_from(
         series.recent.clear()
         return list(sent)
     better = next_for(scheduler, series, now)
-    free = free_elsewhere(scheduler, series, room, sent, now - settled_s)
+    free = free_elsewhere(scheduler, series, host, sent, now - settled_s)
     found = []
     # Whoever would begin last over there gains most by another place.
     for job, one in reversed(sent.items()):
-        assert room.family is not None
+        assert host.family is not None
         outranked = better is not None and better.priority > one.priority
-        if outranked or not room.family.allows(one.cluster, one.owner):
+        if outranked or not host.family.allows(one.cluster, one.owner):
             found.append(job)
         elif free > 0 and one.at + settled_s <= now:
             free -= 1
@@ -104,45 +103,45 @@ def patience_s(scheduler: "Scheduler", series: Series) -> tuple[float, float]:
 
 def is_hungry(scheduler: "Scheduler", series: Series) -> bool:
     """Whether more of a series may be sent ahead."""
-    room = scheduler.pool.rooms.get(series.machine)
+    host = scheduler.machines.hosts.get(series.machine)
     away_s = scheduler.series.away_s.get(series.machine, 0.0)
     return (
-        room is not None
-        and room.up
-        and is_sound(scheduler, series, room)
+        host is not None
+        and host.up
+        and is_sound(scheduler, series, host)
         and len(series.ahead) < series.most_ahead(away_s)
     )
 
 
-def is_sound(scheduler: "Scheduler", series: Series, room: Room) -> bool:
+def is_sound(scheduler: "Scheduler", series: Series, host: HostState) -> bool:
     """Whether jobs may follow one another on a machine without anybody looking at it."""
-    head = room.kept
-    if isinstance(head, Reservation) and not belongs(scheduler, head.bucket, series):
+    head = scheduler.reservations.on(host)
+    if head is not None and not belongs(scheduler, head.bucket, series):
         return False
     return (
-        room.family is not None
-        and not room.shut
-        and not room.one_only
-        and room.cpu_free >= 0
-        and room.mem_free >= 0
+        host.family is not None
+        and not host.shut
+        and not host.one_only
+        and host.cpu_free >= 0
+        and host.mem_free >= 0
     )
 
 
 def next_for(scheduler: "Scheduler", series: Series, now: float) -> Bucket | None:
     """The bucket whose first job would get a place of a series, were it free now."""
-    room = scheduler.pool.rooms[series.machine]
-    assert room.family is not None
+    host = scheduler.machines.hosts[series.machine]
+    assert host.family is not None
     penalties = scheduler.penalties.at(now)
-    with_place = room.copy()
+    with_place = host.copy()
     with_place.give(next(iter(series.places), 0))
     best: tuple[Rank, Bucket] | None = None
-    for cluster in room.family.clusters:
+    for cluster in host.family.clusters:
         everyone = scheduler.queue.everyone.get(cluster)
-        for priority, lanes in everyone.priorities.items() if everyone is not None else ():
+        for priority, queues in everyone.priorities.items() if everyone is not None else ():
             if best is not None and -priority > best[0][0]:
                 break
-            for owner, lane in lanes.items():
-                for submitted, job, bucket in islice(lane.order, DEPTH):
+            for owner, owner_queue in queues.items():
+                for submitted, job, bucket in islice(owner_queue.order, DEPTH):
                     if could_use(scheduler, bucket, with_place):
                         rank = -priority, submitted + penalties[owner], job
                         if best is None or rank < best[0]:
@@ -151,13 +150,13 @@ def next_for(scheduler: "Scheduler", series: Series, now: float) -> Bucket | Non
     return best[1] if best is not None else None
 
 
-def could_use(scheduler: "Scheduler", bucket: Bucket, room: Room) -> bool:
-    """Whether a process of a bucket's jobs fits on a room."""
-    assert room.family is not None
+def could_use(scheduler: "Scheduler", bucket: Bucket, host: HostState) -> bool:
+    """Whether a process of a bucket's jobs fits on a host."""
+    assert host.family is not None
     return (
-        room.family.allows(bucket.cluster, bucket.owner)
-        and any(room.choose(want) is not None for _, want in bucket.groups)
-        and room.name not in scheduler.barred(bucket)
+        host.family.allows(bucket.cluster, bucket.owner)
+        and any(host.choose(demand) is not None for _, demand in bucket.groups)
+        and host.name not in scheduler.barred(bucket)
     )
 
 
@@ -169,16 +168,18 @@ def belongs(scheduler: "Scheduler", bucket: Bucket, series: Series) -> bool:
 
 
 def free_elsewhere(
-    scheduler: "Scheduler", series: Series, room: Room, sent: dict[int, Sent], before: float
+    scheduler: "Scheduler", series: Series, host: HostState, sent: dict[int, Sent], before: float
 ) -> int:
     """On how many other machines one of those that were sent ahead before some time fits now."""
     first = next((one for one in sent.values() if one.at <= before), None)
     if first is None:
         return 0
-    shelves = scheduler.pool.shelves(first.cluster, first.owner)
+    families = scheduler.machines.families(first.cluster, first.owner)
     others = (
         other
-        for other in islice(candidates(shelves, series.want), MOST_ROOMS)
-        if other is not room and other.kept is None and other.choose(series.want) is not None
+        for other in islice(candidates(families, series.demand), MOST_HOSTS)
+        if other is not host
+        and scheduler.reservations.on(other) is None
+        and other.choose(series.demand) is not None
     )
     return sum(1 for _ in others)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from towline.core.machines.want import level, wants_of
+from towline.core.machines.demand import demands_of, level
 from towline.core.scheduling.placement import Groups
 from towline.model.job import Job
 from towline.model.request import Request
 
 if TYPE_CHECKING:
-    from towline.core.scheduling.lanes import Kind, Lane
+    from towline.core.scheduling.owner_queues import OwnerQueue, ShapeClass
 
 
 class Waiting(Struct, frozen=True):
@@ -58,17 +58,17 @@ class Bucket:
         "groups",
         "ids",
         "key",
-        "kind",
-        "lanes",
         "limits",
-        "news",
         "owner",
         "priority",
+        "queues",
+        "refused_at",
         "request",
+        "round_number",
+        "shape",
         "start",
         "submitted",
-        "turn",
-        "unkept",
+        "unkept_at",
         "weight",
     )
 
@@ -79,8 +79,8 @@ class Bucket:
         self.priority = job.priority
         self.request = job.request
         self.avoid = job.avoid
-        self.groups: Groups = wants_of(job.request)
-        self.weight = sum(count * want.weight for count, want in self.groups)
+        self.groups: Groups = demands_of(job.request)
+        self.weight = sum(count * demand.weight for count, demand in self.groups)
         self.ids = array("q")
         self.submitted = array("d")
         self.limits = array("d")
@@ -88,20 +88,20 @@ class Bucket:
         self.count = 0
         #: Withdrawn, but still in the arrays.
         self.gone: set[int] = set()
-        #: Its place in its lane.
+        #: Its place in its queue.
         self.entry: Entry | None = None
-        self.kind: Kind | None = None
-        #: Its lane in its kind, and its lane in its cluster.
-        self.lanes: tuple[Lane, Lane] | None = None
+        self.shape: ShapeClass | None = None
+        #: Its queue in its shape, and its queue in its cluster.
+        self.queues: tuple[OwnerQueue, OwnerQueue] | None = None
         #: Known to fit nowhere but, perhaps, on machines freed since.
         self.blocked = False
-        #: The pool's news when it was last refused.
-        self.news = -1
-        #: The pool's relief when no machines could be kept for it.
-        self.unkept = -1
-        #: The turn in which it was last tried.
-        self.turn = -1
-        #: Machines it avoids while others could take it, and the make-up of the pool at that time.
+        #: `changes.free` when it was last refused.
+        self.refused_at = -1
+        #: `changes.potential` when no machines could be kept for it.
+        self.unkept_at = -1
+        #: The round in which it was last tried.
+        self.round_number = -1
+        #: Machines it avoids while others could take it, and `changes.potential` at that time.
         self.barred: tuple[str, ...] = ()
         self.barred_at = -1
 
@@ -156,7 +156,7 @@ class Bucket:
         return self.ids.index(job_id, self.start)
 
 
-#: A bucket's place in its lanes: when its first job was submitted, that job, the bucket.
+#: A bucket's place in its queues: when its first job was submitted, that job, the bucket.
 Entry = tuple[float, int, Bucket]
 
 

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from towline.core.machines.pool import Pool
-from towline.core.machines.room import GpuRoom, Room
-from towline.core.machines.want import Want
-from towline.core.scheduling.backfill import MOST_KEPT, Reservation
+from towline.core.machines.demand import Demand
+from towline.core.machines.host_state import GpuState, HostState
+from towline.core.machines.machine_index import MachineIndex
 from towline.core.scheduling.bucket import Bucket
-from towline.core.scheduling.placement import Lacking, Search, bare_room
+from towline.core.scheduling.placement import Lacking, Search, bare_host
+from towline.core.scheduling.reservations import MOST_KEPT, Reservations
+from towline.model.machine import Aside
 from towline.model.names import shown_cluster
+from towline.model.units import format_duration
 
 if TYPE_CHECKING:
     from towline.core.scheduling.scheduler import Scheduler
@@ -67,15 +69,17 @@ def explain_waiting(scheduler: "Scheduler", job_id: int, now: float) -> Explanat
     position = 1 + scheduler.queue.before(bucket, job_id, lambda owner: penalty(owner, now))
     waiting = scheduler.queue.count_in(bucket.cluster)
     ahead = islice((job for job in bucket.ids[bucket.start :] if job not in bucket.gone), MOST_KEPT)
-    head = dict(zip(ahead, scheduler.heads_of(bucket), strict=False)).get(job_id)
+    head = dict(zip(ahead, scheduler.reservations.of(bucket), strict=False)).get(job_id)
     reserved = head is not None
     reasons = reasons_for(scheduler, bucket, now)
-    more = count_machines(scheduler.pool, bucket.cluster) - sum(len(r.machines) for r in reasons)
+    more = count_machines(scheduler.machines, bucket.cluster) - sum(
+        len(r.machines) for r in reasons
+    )
     cluster = shown_cluster(bucket.cluster)
     text = f"number {position} of {waiting} that wait in {cluster}"
     if reserved:
         assert head is not None
-        names = ", ".join(room.name for room in head.rooms())
+        names = ", ".join(host.name for host in head.hosts())
         text += f"; it is next, and {names} is kept free for it"
     elif not reasons:
         text += f"; no machine of {cluster} is known yet"
@@ -100,69 +104,87 @@ def reasons_for(scheduler: "Scheduler", bucket: Bucket, now: float) -> tuple[Rea
     """The reason per machine, machines with the same one together."""
     search = scheduler.search(bucket, now)
     grouped: dict[str, list[str]] = {}
-    for room in islice(machines_in(scheduler.pool, bucket.cluster), MOST_MACHINES):
-        grouped.setdefault(reason(room, bucket, search), []).append(room.name)
+    for host in islice(machines_in(scheduler.machines, bucket.cluster), MOST_MACHINES):
+        text = reason(host, bucket, search, scheduler.reservations)
+        grouped.setdefault(text, []).append(host.name)
     return tuple(Reason(tuple(names), text) for text, names in grouped.items())
 
 
-def machines_in(pool: Pool, cluster: str) -> Iterator[Room]:
-    for shelf in pool.all_shelves():
-        if cluster in shelf.clusters:
-            yield from shelf.rooms.values()
+def machines_in(machines: MachineIndex, cluster: str) -> Iterator[HostState]:
+    for family in machines.all_families():
+        if cluster in family.clusters:
+            yield from family.hosts.values()
 
 
-def count_machines(pool: Pool, cluster: str) -> int:
-    return sum(len(shelf.rooms) for shelf in pool.all_shelves() if cluster in shelf.clusters)
+def count_machines(machines: MachineIndex, cluster: str) -> int:
+    return sum(
+        len(family.hosts) for family in machines.all_families() if cluster in family.clusters
+    )
 
 
-def reason(room: Room, bucket: Bucket, search: Search) -> str:
+def reason(host: HostState, bucket: Bucket, search: Search, reservations: Reservations) -> str:
     """Why a machine does not take a job now."""
-    assert room.family is not None
-    if not room.up:
+    assert host.family is not None
+    if not host.up:
         return "does not answer"
-    if not room.family.allows(bucket.cluster, bucket.owner):
-        return f"is only for {', '.join(room.family.owners)}"
-    if room.shut:
-        return room.shut
-    if room.name in search.barred:
+    if not host.family.allows(bucket.cluster, bucket.owner):
+        return f"is only for {', '.join(host.family.owners)}"
+    if host.aside is not None:
+        return why_aside(host.aside)
+    if host.machine is not None and host.machine.closed:
+        return host.machine.closed
+    if host.name in search.barred:
         return "is avoided, because an earlier attempt failed there"
-    wants = [want for _, want in bucket.groups]
-    for want in wants:
-        text = lack(room, want) or shortage(room, want)
+    demands = [demand for _, demand in bucket.groups]
+    for demand in demands:
+        text = lack(host, demand) or shortage(host, demand)
         if text:
             return text
-    for want in wants:
-        if search.choose(room, want) is None and isinstance(room.kept, Reservation):
-            return f"kept free for job {room.kept.first_job()}, which is next"
-    if room.paced:
-        assert room.machine is not None
-        every = number(room.machine.stagger_s, 2)
+    for demand in demands:
+        head = reservations.on(host)
+        if head is not None and search.choose(host, demand) is None:
+            return f"kept free for job {head.first_job()}, which is next"
+    if host.paced:
+        assert host.machine is not None
+        every = number(host.machine.stagger_s, 2)
         return f"starts are paced, one every {every} s (the setting `stagger`)"
     if bucket.single:
         return "has room; jobs before it come first"
     return "has room, but not for all of its processes at once"
 
 
-def lack(room: Room, want: Want) -> str:
+def why_aside(aside: Aside) -> str:
+    """Why nothing starts on a machine where jobs failed at once."""
+    failed = f"the last {aside.failed} jobs failed within seconds there"
+    failed += ", while such jobs do well elsewhere"
+    if not aside.is_tried:
+        return f"is set aside for {format_duration(aside.for_s)}: {failed}"
+    who = f"job {aside.tried_by}" if aside.tried_by else "one job"
+    return f"was set aside ({failed}), and {who} tries it now"
+
+
+def lack(host: HostState, demand: Demand) -> str:
     """All that a machine could not give even if nobody used it; empty if nothing."""
-    bare = bare_room(room)
-    if bare.choose(want) is not None:
+    bare = bare_host(host)
+    if bare.choose(demand) is not None:
         return ""
-    assert room.machine is not None
+    assert host.machine is not None
     found = []
-    if bare.cpu_free < want.cpu:
-        found.append(f"has {cpus(room.machine.cpus)}, {asked(exact(want.cpu / 1000))}")
-    if bare.mem_free < want.mem:
-        found.append(f"has {at_most(bare.mem_free)} of memory, {at_least(want.mem)} are asked for")
-    if want.gpus and bare.choose_gpus(want) is None:
-        found.append(lack_of_gpus(bare, want))
+    if bare.cpu_free < demand.cpu:
+        found.append(f"has {cpus(host.machine.cpus)}, {asked(exact(demand.cpu / 1000))}")
+    if bare.mem_free < demand.mem:
+        found.append(
+            f"has {at_most(bare.mem_free)} of memory, {at_least(demand.mem)} are asked for"
+        )
+    if demand.gpus and bare.choose_gpus(demand) is None:
+        found.append(lack_of_gpus(bare, demand))
     return "; ".join(found)
 
 
-def lack_of_gpus(bare: Room, want: Want) -> str:
+def lack_of_gpus(bare: HostState, demand: Demand) -> str:
     assert bare.family is not None
     has = inventory(bare)
-    for count, name in want.gpus:
+    for count, name in demand.gpus:
         kinds = bare.family.named(name)
         named = [gpu for gpu in bare.gpus if gpu.kind in kinds]
         if not named:
@@ -171,73 +193,73 @@ def lack_of_gpus(bare: Room, want: Want) -> str:
         if len(named) < count:
             what = name or ("GPU" if len(named) == 1 else "GPUs")
             return f"has {len(named)} {what}, {count} are asked for"
-        if sum(1 for gpu in named if gpu.takes(want)) < count:
+        if sum(1 for gpu in named if gpu.takes(demand)) < count:
             most = max(gpu.total for gpu in named)
-            return f"its GPUs have up to {at_most(most)}, {at_least(want.gpu_mem)} are asked for"
+            return f"its GPUs have up to {at_most(most)}, {at_least(demand.gpu_mem)} are asked for"
     return f"has {has}, not enough for all the GPUs asked for"
 
 
-def shortage(room: Room, want: Want) -> str:
+def shortage(host: HostState, demand: Demand) -> str:
     """All that is in use on a machine and would be enough when free; empty if nothing is."""
-    assert room.machine is not None
-    if room.held:
-        return f"{jobs(room)} has the whole machine"
-    if want.exclusive and room.claimed_by and not room.processes:
-        return f"the whole machine is asked for, and jobs of {room.claimed_by} run there"
-    if want.exclusive and room.processes:
-        return f"the whole machine is asked for, and it is used by {jobs(room)}"
+    assert host.machine is not None
+    if host.held:
+        return f"{jobs(host)} has the whole machine"
+    if demand.exclusive and host.claimed_by and not host.processes:
+        return f"the whole machine is asked for, and jobs of {host.claimed_by} run there"
+    if demand.exclusive and host.processes:
+        return f"the whole machine is asked for, and it is used by {jobs(host)}"
     found = []
-    if want.gpus and room.choose_gpus(want) is None:
-        found.append(shortage_of_gpus(room, want))
-    if room.mem_free < want.mem:
-        used = others(size(room.machine.foreign_mem_mb), room.machine.foreign_mem_mb > 0)
-        free = at_most(room.mem_free)
-        found.append(f"{free} of memory are free, {at_least(want.mem)} are asked for{used}")
-    if room.cpu_free < want.cpu:
-        foreign = room.machine.foreign_cpus
+    if demand.gpus and host.choose_gpus(demand) is None:
+        found.append(shortage_of_gpus(host, demand))
+    if host.mem_free < demand.mem:
+        used = others(size(host.machine.foreign_mem_mb), host.machine.foreign_mem_mb > 0)
+        free = at_most(host.mem_free)
+        found.append(f"{free} of memory are free, {at_least(demand.mem)} are asked for{used}")
+    if host.cpu_free < demand.cpu:
+        foreign = host.machine.foreign_cpus
         used = others(number(foreign), foreign > 0)
         # Rounded down, or as many would seem to be free as are asked for.
-        free = cpus(max(0, room.cpu_free) // 100 / 10)
+        free = cpus(max(0, host.cpu_free) // 100 / 10)
         verb = "is" if free == "1 CPU" else "are"
-        found.append(f"{free} {verb} free, {asked(exact(want.cpu / 1000))}{used}")
+        found.append(f"{free} {verb} free, {asked(exact(demand.cpu / 1000))}{used}")
     return "; ".join(found)
 
 
-def shortage_of_gpus(room: Room, want: Want) -> str:
-    assert room.family is not None
+def shortage_of_gpus(host: HostState, demand: Demand) -> str:
+    assert host.family is not None
     kinds: set[int] = set()
-    for _, name in want.gpus:
-        kinds |= room.family.named(name)
-    matching = [gpu for gpu in room.gpus if gpu.kind in kinds]
-    names = ", ".join(dict.fromkeys(name for _, name in want.gpus if name))
+    for _, name in demand.gpus:
+        kinds |= host.family.named(name)
+    matching = [gpu for gpu in host.gpus if gpu.kind in kinds]
+    names = ", ".join(dict.fromkeys(name for _, name in demand.gpus if name))
     many = len(matching) != 1
     text = f"{len(matching)} GPU{'s' if many else ''}"
     if names:
         text += f" match{'' if many else 'es'} {names}"
     uses: dict[str, int] = {}
     for gpu in matching:
-        if not gpu.takes(want):
-            use = used_by(room, gpu)
+        if not gpu.takes(demand):
+            use = used_by(host, gpu)
             uses[use] = uses.get(use, 0) + 1
     parts = [text]
     for use, count in uses.items():
         verb = "" if len(parts) > 1 else "is used " if count == 1 else "are used "
         parts.append(f"{count} {verb}{use}")
-    if not want.reserved:
-        parts.append(share_of(want))
+    if not demand.reserved:
+        parts.append(share_of(demand))
     return ", ".join(parts)
 
 
-def used_by(room: Room, gpu: GpuRoom) -> str:
-    assert room.machine is not None
+def used_by(host: HostState, gpu: GpuState) -> str:
+    assert host.machine is not None
     ours = [
         f"job {job}"
-        for job, processes in room.jobs.items()
+        for job, processes in host.jobs.items()
         if any(gpu.index in gpus for _, gpus in processes)
     ]
     if ours:
         return "by " + " and ".join(ours)
-    foreign = next(seen for seen in room.machine.gpus if seen.index == gpu.index)
+    foreign = next(seen for seen in host.machine.gpus if seen.index == gpu.index)
     if foreign.claimed_by:
         return f"by jobs of {foreign.claimed_by}"
     if foreign.foreign_mem_mb:
@@ -245,32 +267,32 @@ def used_by(room: Room, gpu: GpuRoom) -> str:
     return f"by other programs ({foreign.foreign_util:.0%})"
 
 
-def share_of(want: Want) -> str:
+def share_of(demand: Demand) -> str:
     """What a process asks of a GPU it shares."""
     parts = []
-    if want.gpu_mem:
-        parts.append(at_least(want.gpu_mem))
-    if want.gpu_util:
-        parts.append(f"{want.gpu_util / 1000:.0%} of the time")
+    if demand.gpu_mem:
+        parts.append(at_least(demand.gpu_mem))
+    if demand.gpu_util:
+        parts.append(f"{demand.gpu_util / 1000:.0%} of the time")
     if not parts:
         return "and a share of a GPU is asked for"
     return f"and {' and '.join(parts)} of a GPU are asked for"
 
 
-def closest(pool: Pool, cluster: str, owner: str, lacking: Lacking) -> str:
+def closest(machines: MachineIndex, cluster: str, owner: str, lacking: Lacking) -> str:
     """A sentence about the machine that comes closest to a request nobody can satisfy."""
-    rooms = [
-        room
-        for room in islice(machines_in(pool, cluster), MOST_CLOSEST)
-        if room.family is not None and room.family.allows(cluster, owner)
+    hosts = [
+        host
+        for host in islice(machines_in(machines, cluster), MOST_CLOSEST)
+        if host.family is not None and host.family.allows(cluster, owner)
     ]
     called = shown_cluster(cluster)
-    if not rooms:
+    if not hosts:
         return f"no machine of {called} may be used by {owner or 'you'}"
-    room = min(rooms, key=lambda room: distance(room, lacking.want))
-    text = lack(room, lacking.want)
+    host = min(hosts, key=lambda host: distance(host, lacking.demand))
+    text = lack(host, lacking.demand)
     if text:
-        return f"no machine of {called} can ever take it; the closest is {room.name}: it {text}"
+        return f"no machine of {called} can ever take it; the closest is {host.name}: it {text}"
     count = lacking.count
     return (
         f"the machines of {called} can never take all of its processes at once: even when nobody"
@@ -278,37 +300,37 @@ def closest(pool: Pool, cluster: str, owner: str, lacking: Lacking) -> str:
     )
 
 
-def distance(room: Room, want: Want) -> tuple[int, float]:
+def distance(host: HostState, demand: Demand) -> tuple[int, float]:
     """How far a machine is from ever taking a process: things lacking, then how much."""
-    bare = bare_room(room)
-    if bare.choose(want) is not None:
+    bare = bare_host(host)
+    if bare.choose(demand) is not None:
         return (0, 0.0)
     assert bare.family is not None
     short = [
-        max(0.0, 1 - bare.cpu_free / want.cpu) if want.cpu else 0.0,
-        max(0.0, 1 - bare.mem_free / want.mem) if want.mem else 0.0,
+        max(0.0, 1 - bare.cpu_free / demand.cpu) if demand.cpu else 0.0,
+        max(0.0, 1 - bare.mem_free / demand.mem) if demand.mem else 0.0,
     ]
-    for count, name in want.gpus:
+    for count, name in demand.gpus:
         kinds = bare.family.named(name)
         named = sum(1 for gpu in bare.gpus if gpu.kind in kinds)
-        taking = sum(1 for gpu in bare.gpus if gpu.kind in kinds and gpu.takes(want))
+        taking = sum(1 for gpu in bare.gpus if gpu.kind in kinds and gpu.takes(demand))
         short += [max(0.0, 1 - named / count), max(0.0, 1 - taking / count)]
     return (sum(1 for part in short if part), sum(short))
 
 
-def inventory(room: Room) -> str:
+def inventory(host: HostState) -> str:
     """The GPUs of a machine in words."""
-    assert room.machine is not None
+    assert host.machine is not None
     counts: dict[str, int] = {}
-    for gpu in room.machine.gpus:
+    for gpu in host.machine.gpus:
         model = gpu.model.removeprefix("NVIDIA ")
         counts[model] = counts.get(model, 0) + 1
     return ", ".join(f"{count} {model}" for model, count in counts.items())
 
 
-def jobs(room: Room) -> str:
-    names = [f"job {job}" for job in islice(room.jobs, 3)]
-    more = len(room.jobs) - len(names)
+def jobs(host: HostState) -> str:
+    names = [f"job {job}" for job in islice(host.jobs, 3)]
+    more = len(host.jobs) - len(names)
     return " and ".join(names) + (f" and {more} more" if more else "")
 
 

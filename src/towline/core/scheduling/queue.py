@@ -1,17 +1,18 @@
-"""The waiting jobs: a million of them, a few kinds.
+"""The waiting jobs: a million of them, a few shapes.
 
 Equal jobs (cluster, owner, priority, request, machines to avoid, about the same time limit) share a
 bucket, first come first served. Buckets of one owner and priority whose requests are about the same
-size form a lane, ordered by their first job; the lanes of requests about the same size form a kind.
-A decision looks at kinds first, then at the first bucket of their lanes: never at jobs.
+size form an owner's queue, ordered by their first job; the queues of requests about the same size
+form a class of shapes. A decision looks at these first, then at the first bucket of their queues:
+never at jobs.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
-from towline.core.machines.want import level
+from towline.core.machines.demand import level
 from towline.core.scheduling.bucket import Bucket, Waiting, bucket_key
-from towline.core.scheduling.lanes import Kind, Lanes, kind_key, least_idle
+from towline.core.scheduling.owner_queues import OwnerQueues, ShapeClass, least_idle, shape_key
 from towline.core.scheduling.placement import Groups
 
 
@@ -20,26 +21,26 @@ class Most:
 
     __slots__ = ("alone", "cpu", "gpus", "mem")
 
-    def __init__(self, kinds: Iterable[Kind]) -> None:
-        wants = [want for kind in kinds for want in kind.loosest]
-        self.cpu = max((level(want.cpu) for want in wants), default=0)
-        self.mem = max((level(want.mem) for want in wants), default=0)
+    def __init__(self, shapes: Iterable[ShapeClass]) -> None:
+        demands = [demand for shape in shapes for demand in shape.loosest]
+        self.cpu = max((level(demand.cpu) for demand in demands), default=0)
+        self.mem = max((level(demand.mem) for demand in demands), default=0)
         #: Somebody needs a machine, or GPUs, alone.
-        self.alone = any(want.exclusive for want in wants)
-        self.gpus = any(want.gpus and want.reserved for want in wants)
+        self.alone = any(demand.exclusive for demand in demands)
+        self.gpus = any(demand.gpus and demand.reserved for demand in demands)
 
 
 class Queue:
-    """Every waiting job, by id, by bucket and by kind."""
+    """Every waiting job, by id, by bucket and by shape."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, Bucket] = {}
-        #: cluster -> idle GPUs that one process needs -> kinds of request that wait there.
-        self.kinds: dict[str, dict[int, dict[tuple[object, ...], Kind]]] = {}
+        #: cluster -> idle GPUs that one process needs -> shapes of request that wait there.
+        self.shapes: dict[str, dict[int, dict[tuple[object, ...], ShapeClass]]] = {}
         #: cluster -> all of its buckets.
-        self.everyone: dict[str, Lanes] = {}
-        #: Kinds with a bucket that was not tried yet.
-        self.fresh: dict[Kind, None] = {}
+        self.everyone: dict[str, OwnerQueues] = {}
+        #: Shapes with a bucket that was not tried yet.
+        self.fresh: dict[ShapeClass, None] = {}
         self._buckets: dict[tuple[object, ...], Bucket] = {}
         #: Buckets that avoid machines.
         self.avoiders: dict[Bucket, None] = {}
@@ -49,16 +50,16 @@ class Queue:
     def count_in(self, cluster: str) -> int:
         return self._counts.get(cluster, 0)
 
-    def wants_more(self, cluster: str, groups: Groups) -> bool:
+    def harder_waits(self, cluster: str, groups: Groups) -> bool:
         """Whether a job waits in a cluster that is harder to place than this one."""
         if cluster not in self._most:
-            kinds = self.kinds.get(cluster, {}).values()
-            self._most[cluster] = Most(kind for found in kinds for kind in found.values())
+            shapes = self.shapes.get(cluster, {}).values()
+            self._most[cluster] = Most(shape for found in shapes for shape in found.values())
         most = self._most[cluster]
-        if any(want.gpus for _, want in groups):
+        if any(demand.gpus for _, demand in groups):
             return most.gpus
         return most.alone or any(
-            most.cpu > level(want.cpu) or most.mem > level(want.mem) for _, want in groups
+            most.cpu > level(demand.cpu) or most.mem > level(demand.mem) for _, demand in groups
         )
 
     def add(self, job: Waiting) -> None:
@@ -88,16 +89,16 @@ class Queue:
     def wake(self, bucket: Bucket) -> None:
         """Try it again everywhere."""
         bucket.blocked = False
-        assert bucket.kind is not None
-        bucket.kind.fresh = True
-        bucket.kind.blocked = False
-        self.fresh[bucket.kind] = None
+        assert bucket.shape is not None
+        bucket.shape.fresh = True
+        bucket.shape.blocked = False
+        self.fresh[bucket.shape] = None
 
     def buckets_in(self, cluster: str) -> Iterator[Bucket]:
         everyone = self.everyone.get(cluster)
-        for lanes in everyone.priorities.values() if everyone is not None else ():
-            for lane in lanes.values():
-                for _, _, bucket in lane.order:
+        for queues in everyone.priorities.values() if everyone is not None else ():
+            for owner_queue in queues.values():
+                for _, _, bucket in owner_queue.order:
                     yield bucket
 
     def before(self, bucket: Bucket, job_id: int, penalty: Callable[[str], float]) -> int:
@@ -121,49 +122,49 @@ class Queue:
 
     def _enter(self, bucket: Bucket) -> None:
         cluster, owner, priority = bucket.cluster, bucket.owner, bucket.priority
-        key = kind_key(bucket.groups)
+        key = shape_key(bucket.groups)
         idle = least_idle(bucket.groups)
-        kinds = self.kinds.setdefault(cluster, {}).setdefault(idle, {})
-        if key in kinds:
-            kinds[key].admit(bucket)
+        shapes = self.shapes.setdefault(cluster, {}).setdefault(idle, {})
+        if key in shapes:
+            shapes[key].admit(bucket)
         else:
-            kinds[key] = Kind(key, bucket)
+            shapes[key] = ShapeClass(key, bucket)
             self._most.pop(cluster, None)
-        bucket.kind = kinds[key]
+        bucket.shape = shapes[key]
         if cluster not in self.everyone:
-            self.everyone[cluster] = Lanes(cluster)
-        bucket.lanes = (
-            bucket.kind.lane(owner, priority),
-            self.everyone[cluster].lane(owner, priority),
+            self.everyone[cluster] = OwnerQueues(cluster)
+        bucket.queues = (
+            bucket.shape.owner_queue(owner, priority),
+            self.everyone[cluster].owner_queue(owner, priority),
         )
         if bucket.avoid:
             self.avoiders[bucket] = None
         self.wake(bucket)
 
     def _advance(self, bucket: Bucket) -> None:
-        """Its first job changed: find it, and the bucket's new place in its lanes."""
+        """Its first job changed: find it, and the bucket's new place in its queues."""
         bucket.skip_holes()
-        assert bucket.lanes is not None
+        assert bucket.queues is not None
         entry = None
         if bucket.count:
             entry = bucket.submitted[bucket.start], bucket.ids[bucket.start], bucket
-        for lane in bucket.lanes:
-            lane.move(bucket.entry, entry)
+        for owner_queue in bucket.queues:
+            owner_queue.move(bucket.entry, entry)
         bucket.entry = entry
         if entry is None:
             self._leave(bucket)
 
     def _leave(self, bucket: Bucket) -> None:
-        assert bucket.kind is not None
+        assert bucket.shape is not None
         cluster, owner, priority = bucket.cluster, bucket.owner, bucket.priority
         del self._buckets[bucket.key]
         self.avoiders.pop(bucket, None)
-        kind, everyone = bucket.kind, self.everyone[cluster]
-        kind.close(owner, priority)
+        shape, everyone = bucket.shape, self.everyone[cluster]
+        shape.close(owner, priority)
         everyone.close(owner, priority)
-        if not kind.priorities:
-            self.fresh.pop(kind, None)
+        if not shape.priorities:
+            self.fresh.pop(shape, None)
             self._most.pop(cluster, None)
-            del self.kinds[cluster][kind.idle][kind.key]
+            del self.shapes[cluster][shape.idle][shape.key]
         if not everyone.priorities:
-            del self.everyone[cluster], self.kinds[cluster]
+            del self.everyone[cluster], self.shapes[cluster]

@@ -1,7 +1,7 @@
 """The scheduler: who starts next, and where. Pure: facts in, placements out.
 
-Waiting jobs are in `queue`, machines in `pool`; `turn` takes one round of decisions. What keeps a
-decision cheap is what need not be looked at again: a bucket of equal jobs that fitted nowhere is
+Waiting jobs are in `queue`, machines in `machines`; a `Round` takes decisions. What keeps one cheap
+is what need not be looked at again: a bucket of equal jobs that fitted nowhere is
 blocked, and until a machine is freed that may take one of its processes, nobody asks again.
 """
 
@@ -11,21 +11,28 @@ from math import inf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from towline.core.machines.pool import Pool
-from towline.core.machines.room import Room
-from towline.core.machines.want import Want, wants_of
+from towline.core.machines.demand import Demand, demands_of
+from towline.core.machines.host_state import HostState
+from towline.core.machines.machine_index import MachineIndex
 from towline.core.scheduling import ahead
-from towline.core.scheduling.backfill import MACHINES_PER_HEAD, MOST_KEPT, Reservation
+from towline.core.scheduling.backfill import Reservation
 from towline.core.scheduling.bucket import Bucket, Waiting
-from towline.core.scheduling.explain import Explanation, closest, explain_waiting, why_not_now
+from towline.core.scheduling.explain import (
+    Explanation,
+    closest,
+    explain_waiting,
+    why_aside,
+    why_not_now,
+)
 from towline.core.scheduling.fairshare import Penalties, Shares
-from towline.core.scheduling.gates import Gates
 from towline.core.scheduling.invariants import check
 from towline.core.scheduling.placement import Groups, Lacking, Search, Seat, ever_fits
 from towline.core.scheduling.queue import Queue
+from towline.core.scheduling.reservations import Reservations
+from towline.core.scheduling.round import Round
 from towline.core.scheduling.series import AllSeries, Sent, Series, name_of
-from towline.core.scheduling.turn import Turn
-from towline.model.machine import Machine, Placement, Slot
+from towline.core.scheduling.start_limiter import StartLimiter
+from towline.model.machine import Aside, Machine, Placement, Slot
 from towline.model.request import Request
 
 __all__ = ["Explanation", "Placed", "Scheduler", "Waiting"]
@@ -55,22 +62,17 @@ class Scheduler:
     def __init__(self, tree_of: Callable[[int], str] = lambda job_id: "") -> None:
         #: What a job starts from.
         self.tree_of = tree_of
-        self.pool = Pool()
-        self.gates = Gates(self.pool)
+        self.machines = MachineIndex()
+        self.start_limiter = StartLimiter(self.machines)
         self.queue = Queue()
         self.shares = Shares()
         self.penalties = Penalties(self.shares)
-        #: cluster -> what is kept for the jobs that are next there.
-        self.heads: dict[str, list[Reservation]] = {}
-        #: cluster -> the pool's relief when all who wait there were asked what to keep for them.
-        self.walked: dict[str, int] = {}
+        self.reservations = Reservations(self.machines)
         self.running: dict[int, Running] = {}
         self.series = AllSeries()
-        self._turns = 0
+        self._rounds = 0
         self._impossible: dict[tuple[str, Request, str], str | None] = {}
         self._impossible_at = -1
-        self._most_heads: dict[str, int] = {}
-        self._most_heads_at = -1
 
     @property
     def waiting_count(self) -> int:
@@ -87,36 +89,18 @@ class Scheduler:
         """Let a job wait; a job that waits or runs already is left as it is."""
         if job.id not in self.queue.waiting and job.id not in self.running:
             self.queue.add(job)
-            self.walked.pop(job.cluster, None)
+            self.reservations.walked.pop(job.cluster, None)
 
     def withdraw(self, job_id: int) -> bool:
         """Take a waiting job out; False if it was not waiting."""
         bucket = self.queue.waiting.get(job_id)
         if bucket is None:
             return False
-        mine = self.heads_of(bucket)
+        mine = self.reservations.of(bucket)
         if mine and (len(mine) == bucket.count or mine[0].first_job() == job_id):
-            self.let_go(mine[-1])
+            self.reservations.let_go(mine[-1])
         self.queue.drop(job_id)
         return True
-
-    def most_heads(self, cluster: str) -> int:
-        """For how many jobs of a cluster machines are kept at the same time."""
-        if self._most_heads_at != self.pool.make_up:
-            self._most_heads.clear()
-            self._most_heads_at = self.pool.make_up
-        if cluster not in self._most_heads:
-            machines = sum(len(s.rooms) for s in self.pool.all_shelves() if cluster in s.clusters)
-            self._most_heads[cluster] = min(1 + machines // MACHINES_PER_HEAD, MOST_KEPT)
-        return self._most_heads[cluster]
-
-    def heads_of(self, bucket: Bucket) -> list[Reservation]:
-        """What is kept for the first jobs of a bucket, in their order."""
-        return [head for head in self.heads.get(bucket.cluster, ()) if head.bucket is bucket]
-
-    def last_head(self, bucket: Bucket) -> Reservation | None:
-        mine = self.heads_of(bucket)
-        return mine[-1] if mine else None
 
     def release(
         self, job_id: int, now: float, ran_s: float | None = None, well: bool = True
@@ -133,90 +117,92 @@ class Scheduler:
         self.penalties.pop(job.owner, None)
         names = dict.fromkeys(slot.machine for slot in job.placement)
         self._succeed(job_id, now)
-        left = [room for name in names if (room := self.pool.give(job_id, name)) is not None]
-        for room in left:
-            head = room.kept
-            if isinstance(head, Reservation) and not head.freed(room, job_id, self.ends, now):
-                self.let_go(head)
-            self.gates.ended(room, ran_s, well, now)
+        left = [host for name in names if (host := self.machines.give(job_id, name)) is not None]
+        for host in left:
+            head = self.reservations.on(host)
+            if head is not None and not head.freed(host, job_id, self.ends, now):
+                self.reservations.let_go(head)
+            self.start_limiter.ended(host, ran_s, well, now)
 
     def adopt(self, job: Waiting, placement: Placement, started: float, series: str = "") -> None:
         """Count a job that runs already, even where it does not fit."""
         self.withdraw(job.id)
         self.release(job.id, started)
-        wants = [want for count, want in wants_of(job.request) for _ in range(count)]
-        for slot, want in zip(placement, wants, strict=False):
-            room = self.pool.rooms.get(slot.machine)
-            fits = room is not None and room.accepts(want, slot.gpus)
-            room = self.pool.take(job.id, slot.machine, want, slot.gpus)
-            room.excused = room.excused or not fits
-            self.series.join(slot.machine, series, want, job.id, None)
-        self._run(job.id, job.owner, placement, wants, started, job.time_s)
+        demands = [demand for count, demand in demands_of(job.request) for _ in range(count)]
+        for slot, demand in zip(placement, demands, strict=False):
+            host = self.machines.hosts.get(slot.machine)
+            fits = host is not None and host.accepts(demand, slot.gpus)
+            host = self.machines.take(job.id, slot.machine, demand, slot.gpus)
+            host.excused = host.excused or not fits
+            self.series.join(slot.machine, series, demand, job.id, None)
+        self._run(job.id, job.owner, placement, demands, started, job.time_s)
 
     def see(self, machine: Machine) -> None:
         """Take over an observation of a machine."""
-        known = self.pool.rooms.get(machine.name)
+        known = self.machines.hosts.get(machine.name)
         was_shut = known.shut if known is not None else ""
-        room = self.pool.see(machine)
-        if room is not None:
-            if room.shut and not was_shut:
-                self._lost_room(room)
+        host = self.machines.see(machine)
+        if host is not None:
+            if host.shut and not was_shut:
+                self._lost_host(host)
             else:
-                self._follow(room)
+                self._follow(host)
 
     def gone(self, name: str) -> None:
         """A machine does not answer: nothing new goes there, what runs there stays counted."""
-        room = self.pool.gone(name)
-        if room is not None:
-            self._lost_room(room)
+        host = self.machines.gone(name)
+        if host is not None:
+            self._lost_host(host)
 
     def remove(self, name: str) -> None:
         """A machine is no longer part of any cluster."""
-        room = self.pool.remove(name)
-        self.gates.forget(name)
+        host = self.machines.remove(name)
+        self.start_limiter.forget(name)
         self.series.away_s.pop(name, None)
-        if room is not None:
-            self._lost_room(room)
+        if host is not None:
+            self._lost_host(host)
 
-    def set_aside(self, name: str, why: str, one_only: bool = False) -> None:
-        """Start nothing more on a machine (or one job, to try it out); no words: as before."""
-        room = self.pool.rooms.get(name)
-        if room is None:
+    def set_aside(self, name: str, why: Aside | None) -> None:
+        """Start nothing more on a machine (or one job, to try it out); None: as before."""
+        host = self.machines.hosts.get(name)
+        if host is None:
             return
-        was_shut = room.shut
-        room.aside, room.one_only = ("", why) if one_only else (why, "")
-        self.pool.make_up += 1
-        self.pool.relief += 1
-        self.pool.gate(room)
-        if room.shut and not was_shut:
-            self._lost_room(room)
+        was_shut = host.shut
+        is_open = why is not None and why.is_tried
+        host.aside, host.one_only = (None, why) if is_open else (why, None)
+        self.machines.changes.potential += 1
+        self.machines.opened_or_closed(host)
+        if host.shut and not was_shut:
+            self._lost_host(host)
 
     def closed(self, name: str) -> str:
         """Why no job starts on a machine for a while, in words; empty if they may."""
-        room = self.pool.rooms.get(name)
-        return self.aside(name) or room.shut if room is not None else ""
+        host = self.machines.hosts.get(name)
+        closed = host.machine.closed if host is not None and host.machine is not None else ""
+        return self.aside(name) or closed
 
     def aside(self, name: str) -> str:
         """Why a machine is set aside or being tried out, in words; empty if it is not."""
-        room = self.pool.rooms.get(name)
-        return room.aside or room.one_only if room is not None else ""
+        host = self.machines.hosts.get(name)
+        why = host.aside or host.one_only if host is not None else None
+        return why_aside(why) if why is not None else ""
 
     def wake_at(self, now: float) -> float | None:
         """When there may be something to decide though nothing happens before."""
-        paced = self.gates.wake_at() if self.queue.waiting else None
+        paced = self.start_limiter.wake_at() if self.queue.waiting else None
         return min(filter(None, (paced, ahead.wake_at(self, now))), default=None)
 
     def decide(self, now: float, most: int = 1000) -> list[Placed]:
         """All jobs that can start now, at most `most`, and those to be sent ahead; what they need
         is taken."""
         started: list[Placed] = []
-        self.gates.open_due(now)
+        self.start_limiter.open_due(now)
         again = True
         while again and len(started) < most:
-            self._turns += 1
-            turn = Turn(self, self._turns, now)
-            started += turn.take(most - len(started))
-            again = turn.again
+            self._rounds += 1
+            round_number = Round(self, self._rounds, now)
+            started += round_number.take(most - len(started))
+            again = round_number.again
         return started + ahead.send_ahead(self, now)
 
     def recall(self, now: float) -> list[int]:
@@ -229,12 +215,12 @@ class Scheduler:
 
     def impossible(self, cluster: str, request: Request, owner: str) -> str | None:
         """Why no machines could ever satisfy a request; None if they could, or none is known."""
-        if self._impossible_at != self.pool.make_up:
+        if self._impossible_at != self.machines.changes.potential:
             self._impossible.clear()
-            self._impossible_at = self.pool.make_up
+            self._impossible_at = self.machines.changes.potential
         key = (cluster, request, owner)
         if key not in self._impossible:
-            self._impossible[key] = self._never(cluster, wants_of(request), owner)
+            self._impossible[key] = self._never(cluster, demands_of(request), owner)
         return self._impossible[key]
 
     def plan(self, job: Waiting, now: float) -> tuple[Placement | None, str]:
@@ -253,27 +239,24 @@ class Scheduler:
         """Where the first job of a bucket may look."""
         limit_s = bucket.limit_s
 
-        def beside(room: Room) -> Room | None:
-            head = room.kept
-            if isinstance(head, Reservation) and head.binds(bucket, limit_s, now):
-                return head.ghosts[room.name]
-            return None
+        def shadow(host: HostState) -> HostState | None:
+            return self.reservations.shadow(host, bucket, limit_s, now)
 
-        shelves = self.pool.shelves(bucket.cluster, bucket.owner)
-        pack = self.queue.wants_more(bucket.cluster, bucket.groups)
-        return Search(shelves, self.barred(bucket), beside, pack)
+        families = self.machines.families(bucket.cluster, bucket.owner)
+        pack = self.queue.harder_waits(bucket.cluster, bucket.groups)
+        return Search(families, self.barred(bucket), shadow, pack)
 
     def barred(self, bucket: Bucket) -> tuple[str, ...]:
         """The machines a bucket avoids, as long as others could take it."""
-        if bucket.avoid and bucket.barred_at != self.pool.make_up:
-            shelves = self.pool.shelves(bucket.cluster, bucket.owner)
+        if bucket.avoid and bucket.barred_at != self.machines.changes.potential:
+            families = self.machines.families(bucket.cluster, bucket.owner)
             lacking = ever_fits(
-                shelves,
+                families,
                 bucket.groups,
-                lambda room: room.up and not room.shut and room.name not in bucket.avoid,
+                lambda host: host.up and not host.shut and host.name not in bucket.avoid,
             )
             bucket.barred = bucket.avoid if lacking is None else ()
-            bucket.barred_at = self.pool.make_up
+            bucket.barred_at = self.machines.changes.potential
         return bucket.barred
 
     def start(
@@ -283,46 +266,36 @@ class Scheduler:
         assert bucket.entry is not None
         job_id, limit_s = bucket.entry[1], bucket.limit_s
         if head is not None:
-            self.let_go(head)
+            self.reservations.let_go(head)
         placement = placement_of(seats)
-        for room, want, gpus in seats:
-            self.pool.take(job_id, room.name, want, gpus)
-            kept = room.kept
-            if isinstance(kept, Reservation) and kept.binds(bucket, limit_s, now):
-                kept.ghosts[room.name].take(job_id, want, gpus)
+        for host, demand, gpus in seats:
+            self.machines.take(job_id, host.name, demand, gpus)
+            shadow = self.reservations.shadow(host, bucket, limit_s, now)
+            if shadow is not None:
+                shadow.take(job_id, demand, gpus)
         for name in dict.fromkeys(slot.machine for slot in placement):
-            room = self.pool.rooms[name]
-            if not self.gates.started(room, job_id, now):
-                self._lost_room(room)
+            host = self.machines.hosts[name]
+            if not self.start_limiter.started(host, job_id, now):
+                self._lost_host(host)
         self.queue.drop(job_id)
-        wants = [want for _, want, _ in seats]
-        self._run(job_id, bucket.owner, placement, wants, now, limit_s)
-        if len(wants) == 1:
-            name = name_of(wants[0], self.tree_of(job_id))
-            self.series.join(placement[0].machine, name, wants[0], job_id, now)
+        demands = [demand for _, demand, _ in seats]
+        self._run(job_id, bucket.owner, placement, demands, now, limit_s)
+        if len(demands) == 1:
+            name = name_of(demands[0], self.tree_of(job_id))
+            self.series.join(placement[0].machine, name, demands[0], job_id, now)
         return Placed(job_id, placement)
 
     def send_ahead(self, bucket: Bucket, series: Series, now: float) -> Placed:
         """Let the first job of a bucket be on a machine before it has a place there."""
         assert bucket.entry is not None
         job_id, limit_s = bucket.entry[1], bucket.limit_s
-        room = self.pool.rooms[series.machine]
-        placement = placement_of([(room, series.want, ())])
+        host = self.machines.hosts[series.machine]
+        placement = placement_of([(host, series.demand, ())])
         self.withdraw(job_id)
-        self._run(job_id, bucket.owner, placement, [series.want], now, limit_s)
+        self._run(job_id, bucket.owner, placement, [series.demand], now, limit_s)
         sent = Sent(now, bucket.cluster, bucket.owner, bucket.priority, limit_s)
         self.series.send(series, job_id, sent)
         return Placed(job_id, placement, len(series.places))
-
-    def let_go(self, head: Reservation) -> None:
-        """Drop a reservation; others may try the machines it kept."""
-        cluster = head.bucket.cluster
-        self.heads[cluster].remove(head)
-        if not self.heads[cluster]:
-            del self.heads[cluster]
-        self.pool.relief += 1
-        for room in head.let_go():
-            self.pool.ease(room)
 
     def ends(self, job_id: int) -> float:
         return self.running[job_id].ends
@@ -336,11 +309,11 @@ class Scheduler:
         job_id: int,
         owner: str,
         placement: Placement,
-        wants: list[Want],
+        demands: list[Demand],
         started: float,
         limit_s: float,
     ) -> None:
-        weight = sum(want.weight for want in wants)
+        weight = sum(demand.weight for demand in demands)
         ends = started + limit_s if limit_s else inf
         self.running[job_id] = Running(owner, weight, placement, started, ends)
         self.shares.start(owner, weight, started)
@@ -351,38 +324,39 @@ class Scheduler:
         heir = self.series.leave(job_id, now)
         if heir is None:
             return
-        job, want = self.running[heir], self.series.want_of(heir)
+        job, demand = self.running[heir], self.series.demand_of(heir)
         self.running[heir] = replace(job, started=now, ends=now + job.ends - job.started)
-        # Taken before it is given, so that nobody sees the room without either.
-        room = self.pool.take(heir, job.placement[0].machine, want, ())
-        if isinstance(room.kept, Reservation):
-            room.kept.ghosts[room.name].take(heir, want, ())
-        if not self.gates.started(room, heir, now):
-            self._lost_room(room)
+        # Taken before it is given, so that nobody sees the host without either.
+        host = self.machines.take(heir, job.placement[0].machine, demand, ())
+        head = self.reservations.on(host)
+        if head is not None:
+            head.shadows[host.name].take(heir, demand, ())
+        if not self.start_limiter.started(host, heir, now):
+            self._lost_host(host)
 
-    def _follow(self, room: Room) -> None:
+    def _follow(self, host: HostState) -> None:
         """After a change of a machine: whatever is kept there must still fit."""
-        head = room.kept
-        if isinstance(head, Reservation) and not head.see(room):
-            self.let_go(head)
+        head = self.reservations.on(host)
+        if head is not None and not head.see(host):
+            self.reservations.let_go(head)
 
-    def _lost_room(self, room: Room) -> None:
-        self._follow(room)
+    def _lost_host(self, host: HostState) -> None:
+        self._follow(host)
         for bucket in self.queue.avoiders:
             self.queue.wake(bucket)
 
     def _never(self, cluster: str, groups: Groups, owner: str) -> str | None:
-        if not self.pool.knows(cluster):
+        if not self.machines.knows(cluster):
             return None
-        shelves = self.pool.shelves(cluster, owner)
-        lacking = ever_fits(shelves, groups, lambda room: True)
-        return None if lacking is None else closest(self.pool, cluster, owner, lacking)
+        families = self.machines.families(cluster, owner)
+        lacking = ever_fits(families, groups, lambda host: True)
+        return None if lacking is None else closest(self.machines, cluster, owner, lacking)
 
 
 def placement_of(seats: list[Seat]) -> Placement:
     return tuple(
-        Slot(room.name, gpus, room.machine.target, room.machine.identity)
-        if room.machine
-        else Slot(room.name, gpus)
-        for room, _, gpus in seats
+        Slot(host.name, gpus, host.machine.target, host.machine.identity)
+        if host.machine
+        else Slot(host.name, gpus)
+        for host, _, gpus in seats
     )

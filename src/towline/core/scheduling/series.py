@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from math import ceil
 
-from towline.core.machines.want import Want
+from towline.core.machines.demand import Demand
 
 #: Nearer than this a machine needs nothing sent ahead.
 NEAR_S = 0.01
@@ -47,12 +47,12 @@ class Sent:
 class Series:
     """Jobs alike on one machine: those that have a place there, and those sent ahead."""
 
-    __slots__ = ("ahead", "machine", "name", "places", "recent", "told", "want")
+    __slots__ = ("ahead", "demand", "machine", "name", "places", "recent", "told")
 
-    def __init__(self, machine: str, name: str, want: Want) -> None:
+    def __init__(self, machine: str, name: str, demand: Demand) -> None:
         self.machine = machine
         self.name = name
-        self.want = want
+        self.demand = demand
         #: job -> since when it has its place, as long as that is known.
         self.places: dict[int, float | None] = {}
         #: Those of them that began when they were told to, not when another ended.
@@ -86,11 +86,11 @@ class Series:
         return heir
 
 
-def name_of(want: Want, tree: str) -> str:
+def name_of(demand: Demand, tree: str) -> str:
     """What jobs of one series have in common; empty for those that are never sent ahead."""
-    if want.gpus or want.exclusive:
+    if demand.gpus or demand.exclusive:
         return ""
-    return f"{want.cpu}-{want.mem}-{tree[:16]}"
+    return f"{demand.cpu}-{demand.mem}-{tree[:16]}"
 
 
 class AllSeries:
@@ -141,21 +141,21 @@ class AllSeries:
         series = self._of.get(job_id)
         return series.name if series is not None else ""
 
-    def want_of(self, job_id: int) -> Want:
-        return self._of[job_id].want
+    def demand_of(self, job_id: int) -> Demand:
+        return self._of[job_id].demand
 
     def behind(self, job_id: int) -> list[int]:
         """The jobs that have the places for which a job that was sent ahead waits."""
         return list(self._of[job_id].places) if self.is_ahead(job_id) else []
 
-    def join(self, machine: str, name: str, want: Want, job_id: int, now: float | None) -> None:
+    def join(self, machine: str, name: str, demand: Demand, job_id: int, now: float | None) -> None:
         """A job has a place of its own on a machine; without a time it had it before."""
         # How far it is may turn out later.
         if not name or (now is not None and self.away_s.get(machine, NEAR_S) < NEAR_S):
             return
         series = self.remembered.get((machine, name))
         if series is None:
-            series = self.remembered[machine, name] = Series(machine, name, want)
+            series = self.remembered[machine, name] = Series(machine, name, demand)
         series.places[job_id] = now
         series.told.add(job_id)
         self._of[job_id] = series

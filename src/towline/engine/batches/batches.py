@@ -4,26 +4,34 @@ import asyncio
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from towline.api.batches import BatchView, MachineShare
+from towline.api.jobs import MachineReason
 from towline.backends.tasks import Tasks
 from towline.core.batches import Progress
+from towline.engine.chains import waiting_words, waits_for
 from towline.engine.engine import Engine, request_of
+from towline.engine.reasons import reason_words
+from towline.engine.views import after_view
 from towline.engine.writing import AGAIN_S
 from towline.errors import CannotWrite
-from towline.model.batch import Batch, Line
-from towline.model.events import Fed
+from towline.model.batch import Batch, BatchKey, Line
+from towline.model.events import BatchHeld, Fed, UnitEnded
 from towline.model.job import Job, JobSpec, State
+from towline.model.principal import Principal
+from towline.model.reason import STOPPED_WAITING, Reason
 
 #: Batches that ended earlier than this are not listed unless asked for.
 _RECENT_S = 86400.0
 _LONGEST_NAME = 60
 #: So many jobs are stopped or set waiting in one turn of the loop.
 _AT_ONCE = 1000
+#: Of the jobs whose results are not home, so many are asked where those are.
+_MOST_LOOKED_AT = 100
 
 
 class Wish(Struct, frozen=True):
@@ -37,18 +45,25 @@ class Wish(Struct, frozen=True):
 
 
 class Batches:
-    def __init__(self, engine: Engine) -> None:
+    """`away` tells which machines of a job do not answer, and why."""
+
+    def __init__(
+        self, engine: Engine, away: Callable[[Job], dict[str, str]] = lambda job: {}
+    ) -> None:
         self.engine = engine
         self.store = engine.store
+        self._away = away
         #: Those that have not ended.
-        self.active: dict[str, Progress] = {}
-        self._names: set[str] = set()
+        self.active: dict[BatchKey, Progress] = {}
+        #: Of those that are being written.
+        self._names: set[BatchKey] = set()
         self._stopping = Tasks("batches", asks_again=False)
         #: Batch -> what went wrong with it in the Engine itself.
-        self._troubles: dict[str, str] = {}
+        self._troubles: dict[BatchKey, str] = {}
         #: Batches of which many jobs are being changed.
-        self._uncounted: Counter[str] = Counter()
+        self._uncounted: Counter[BatchKey] = Counter()
         engine.on_changed.append(self._changed)
+        engine.on_chained = self._chained
 
     def recover(self) -> None:
         """After a restart: go on with every batch that has not ended."""
@@ -56,41 +71,50 @@ class Batches:
             self._take_up(batch)
             if batch.stopped:
                 # The Engine before this one may have ended in the middle of it.
-                self._stop_soon(batch, "stopped before it started")
+                self._stop_soon(batch, STOPPED_WAITING)
+            self._hold(batch)
 
     async def submit(self, wish: Wish, key: str = "") -> Batch:
         """Accept a batch; when this returns it is on disk."""
-        if known := self.store.submission(key) if key else range(0):
-            return self.store.batches.named(self.store.batches.of_job(known[0]))
+        owner = wish.base.owner
+        known = self.store.submission(owner, key) if key else range(0)
+        if known and (batch := self.store.batches.of_job(known[0])):
+            return batch
         first = self.store.new_ids(len(wish.lines))[0]
         batch = Batch(
-            name=self._free_name(wish.name),
+            name=self._free_name(owner, wish.name),
             base=wish.base,
             first=first,
             count=len(wish.lines),
             submitted=self.engine.clock(),
             max_parallel=wish.max_parallel,
             fail_fast=wish.fail_fast,
+            held=bool(wish.base.after),
         )
-        self._names.add(batch.name)
+        self._names.add(batch.key)
         try:
             await self.engine.in_turn(lambda: self.store.batches.add(batch, wish.lines, key))
         finally:
-            self._names.discard(batch.name)
+            self._names.discard(batch.key)
         self._take_up(batch)
+        self._hold(batch)
         return batch
 
+    def called(self, who: Principal, name: str) -> Batch:
+        """The batch that somebody means by a name."""
+        return self.store.batches.meant(who, name)
+
     async def stop(
-        self, name: str, reason: str = "stopped before it started", now: bool = False
+        self, batch: Batch, reason: Reason = STOPPED_WAITING, now: bool = False
     ) -> Batch:
         """End what waits, stop what runs; nothing of it starts any more."""
-        batch = replace(self.store.batches.named(name), stopped=True)
-        progress = self.active.get(name)
+        batch = replace(self.store.batches.named(*batch.key), stopped=True)
+        progress = self.active.get(batch.key)
         if progress is not None:
             progress.batch = batch
         at = self.engine.clock()
         await self.engine.in_turn(lambda: self.store.batches.change(batch, at))
-        self._troubles.pop(name, None)
+        self._troubles.pop(batch.key, None)
         if progress is not None:
             await self.engine.stop(list(progress.inside), now)
         with self._many(batch):
@@ -98,9 +122,10 @@ class Batches:
                 await self.engine.stop_waiting(waiting, reason)
         return batch
 
-    async def retry(self, name: str, states: Sequence[State]) -> int:
+    async def retry(self, batch: Batch, states: Sequence[State]) -> int:
         """Start again what ended in one of these states; how many they are."""
-        batch = replace(self.store.batches.named(name), stopped=False)
+        batch = self.store.batches.named(*batch.key)
+        batch = replace(batch, stopped=False, held=bool(batch.base.after))
         at = self.engine.clock()
         await self.engine.in_turn(lambda: self.store.batches.change(batch, at))
         count = 0
@@ -108,17 +133,48 @@ class Batches:
             async for ended in self._each(batch, states):
                 await self.engine.set_waiting(ended)
                 count += len(ended)
+        self._hold(batch)
         return count
+
+    # --- batches that wait for others --------------------------------------------------------
+
+    def _hold(self, batch: Batch) -> None:
+        """Let the core say when a batch may begin that is to run after others."""
+        if batch.held:
+            self.engine.report(BatchHeld(batch.name, batch.base.after))
+
+    def _chained(self, name: str, never: Reason | None) -> None:
+        batch = self.store.batches.newest(name)
+        if batch is not None:
+            going_on = self._release(batch) if never is None else self._skip(batch, never)
+            self._stopping.spawn(_patiently(going_on), functools.partial(self._not_stopped, batch))
+
+    def _release(self, batch: Batch) -> Callable[[], Awaitable[None]]:
+        async def release() -> None:
+            free = replace(self.store.batches.named(*batch.key), held=False)
+            at = self.engine.clock()
+            await self.engine.in_turn(lambda: self.store.batches.change(free, at))
+            self._take_up(free)
+
+        return release
+
+    def _skip(self, batch: Batch, never: Reason) -> Callable[[], Awaitable[None]]:
+        async def skip() -> None:
+            with self._many(batch):
+                async for waiting in self._each(batch, (State.QUEUED,)):
+                    await self.engine.skip_waiting(waiting, never)
+
+        return skip
 
     @contextlib.contextmanager
     def _many(self, batch: Batch) -> Iterator[None]:
         """While many of its jobs change that the core does not have: it is counted afterwards."""
-        self._uncounted[batch.name] += 1
+        self._uncounted[batch.key] += 1
         try:
             yield
         finally:
-            self._uncounted[batch.name] -= 1
-            self._take_up(self.store.batches.named(batch.name))
+            self._uncounted[batch.key] -= 1
+            self._take_up(self.store.batches.named(*batch.key))
 
     async def _each(self, batch: Batch, states: Sequence[State]) -> AsyncIterator[list[Job]]:
         """Its jobs in some states that the core does not have, so many at a time that others get
@@ -134,7 +190,7 @@ class Batches:
 
     def _take_up(self, batch: Batch) -> None:
         """Count anew where its jobs stand, and go on from there."""
-        mine = [job for job in self.engine.core.jobs.values() if job.spec.batch == batch.name]
+        mine = [job for job in self.engine.core.jobs.values() if _batch_key(job) == batch.key]
         counts = Counter(self.store.batches.counts(batch))
         # The core may be a step ahead of what is written.
         counts.subtract(self.store.batches.states([job.id for job in mine]))
@@ -142,10 +198,17 @@ class Batches:
         progress = Progress(batch, counts)
         progress.take_in(mine)
         if progress.over:
-            self.active.pop(batch.name, None)
+            self._is_over(progress)
         else:
-            self.active[batch.name] = progress
+            self.active[batch.key] = progress
             self._feed(progress)
+
+    def _is_over(self, progress: Progress) -> None:
+        """All of its jobs have ended: what is to run after it can be decided."""
+        self.active.pop(progress.batch.key, None)
+        well = progress.counts[State.DONE] == progress.batch.count
+        state = State.DONE if well else State.FAILED
+        self.engine.report(UnitEnded(progress.batch.name, state))
 
     def _feed(self, progress: Progress) -> None:
         left = progress.wants()
@@ -162,49 +225,42 @@ class Batches:
 
     def _changed(self, jobs: Iterable[Job]) -> None:
         """The core changed jobs, and that is written."""
-        touched: dict[str, Progress] = {}
+        touched: dict[BatchKey, Progress] = {}
         #: Someone started jobs again by their numbers, or changed what the core does not have.
-        again: set[str] = set()
+        again: set[BatchKey] = set()
         now = self.engine.clock()
         for job in jobs:
-            name = job.spec.batch
-            if not name:
+            if not job.spec.batch:
                 continue
-            progress = self.active.get(name)
+            key = _batch_key(job)
+            progress = self.active.get(key)
             if progress is None or job.id not in progress.inside:
-                if not self._uncounted[name]:
-                    again.add(name)
+                if not self._uncounted[key]:
+                    again.add(key)
                 continue
             progress.follow(job, now)
-            touched[name] = progress
+            touched[key] = progress
             if progress.must_stop(job):
                 progress.batch = replace(progress.batch, stopped=True)
-                reason = f"stopped because line {job.spec.line} {job.state}"
+                reason = Reason("line_ended", line=job.spec.line, state=job.state)
                 self._stop_soon(progress.batch, reason)
-        for name in again:
-            self._take_up(self.store.batches.named(name))
-        for name, progress in touched.items():
+        for key in again:
+            self._take_up(self.store.batches.named(*key))
+        for progress in touched.values():
             if progress.over:
-                self.active.pop(name, None)
+                self._is_over(progress)
             else:
                 self._feed(progress)
 
-    def _stop_soon(self, batch: Batch, reason: str) -> None:
+    def _stop_soon(self, batch: Batch, reason: Reason) -> None:
         failed = functools.partial(self._not_stopped, batch)
-        self._stopping.spawn(self._stop_patiently(batch.name, reason), failed)
-
-    async def _stop_patiently(self, name: str, reason: str) -> None:
-        while True:
-            try:
-                await self.stop(name, reason)
-                return
-            except CannotWrite:
-                await asyncio.sleep(AGAIN_S)
+        stop = functools.partial(self.stop, batch, reason)
+        self._stopping.spawn(_patiently(stop), failed)
 
     def _not_stopped(self, batch: Batch, error: Exception) -> None:
         """Nothing of it starts any more, and whoever looks at it sees why."""
         name = batch.name
-        self._troubles[name] = f"the rest could not be stopped: {error}; tow batch stop {name}"
+        self._troubles[batch.key] = f"the rest could not be stopped: {error}; tow batch stop {name}"
         note = functools.partial(
             self.store.batches.note_trouble, batch, self.engine.clock(), str(error)
         )
@@ -212,15 +268,15 @@ class Batches:
 
     # --- what is known of them ---------------------------------------------------------------
 
-    def listed(self, everything: bool) -> list[BatchView]:
+    def listed(self, who: Principal, everything: bool) -> list[BatchView]:
         since = 0.0 if everything else self.engine.clock() - _RECENT_S
-        views = (self.view(batch.name) for batch in self.store.batches.all())
+        views = (self.view(batch) for batch in self.store.batches.all(who.sees))
         return [view for view in views if view["ended"] is None or view["ended"] >= since]
 
-    def view(self, name: str) -> BatchView:
-        """What programs see of a batch."""
-        batch = self.store.batches.named(name)
-        progress = self.active.get(name)
+    def view(self, batch: Batch) -> BatchView:
+        """What programs see of a batch, as it is now."""
+        batch = self.store.batches.named(*batch.key)
+        progress = self.active.get(batch.key)
         now = self.engine.clock()
         counts = Counter(progress.counts if progress else self.store.batches.counts(batch))
         if batch.base.queue is not None:
@@ -229,8 +285,9 @@ class Batches:
         ahead = sum(map(self._is_ahead, progress.inside)) if progress else 0
         counts[State.STARTING] -= ahead
         counts[State.QUEUED] += ahead
+        pending = self.store.batches.results_wanted(batch)
         return {
-            "name": name,
+            "name": batch.name,
             "cluster": batch.base.cluster,
             "owner": batch.base.owner,
             "folder": batch.base.folder,
@@ -242,15 +299,25 @@ class Batches:
             "max_parallel": batch.max_parallel,
             "fail_fast": batch.fail_fast,
             "stopped": batch.stopped,
+            "after": after_view(batch.base.after),
+            "waits_for": waits_for(self.engine, batch.name, batch.base.after),
             "counts": {state.value: counts[state] for state in State if state is not State.NEW},
             "rate": round(progress.rate(now), 2) if progress else 0.0,
             "eta_s": progress.eta_s(now) if progress else None,
             "machines": self._machines(progress) if progress else {},
             "why": self._why(progress) if progress else "",
-            "home": self.store.batches.results_wanted(batch) == 0,
+            "home": pending == 0,
+            "pending": pending,
+            "away": self._gone(batch) if pending and not progress else [],
             # To follow it from here on.
             "seq": self.store.journal.last_seq(),
         }
+
+    def _gone(self, batch: Batch) -> list[MachineReason]:
+        """Machines that do not answer, although they still have results."""
+        jobs = self.engine.jobs(self.store.batches.some_wanted(batch, _MOST_LOOKED_AT)).values()
+        found = {name: why for job in jobs for name, why in self._away(job).items()}
+        return [{"machine": name, "reason": found[name]} for name in sorted(found)]
 
     def _is_ahead(self, job_id: int) -> bool:
         """Whether it is on its machine, and waits there for the place of another."""
@@ -276,12 +343,14 @@ class Batches:
 
     def _why(self, progress: Progress) -> str:
         """Why those wait that wait."""
-        if trouble := self._troubles.get(progress.batch.name):
+        if trouble := self._troubles.get(progress.batch.key):
             return trouble
+        if waits := waiting_words(self.engine, progress.batch.name, progress.batch.base.after):
+            return waits
         if progress.batch.base.queue is not None:
             inside = (self.engine.core.jobs.get(job) for job in progress.inside)
             waiting_there = (job for job in inside if job and job.state is State.STARTING)
-            return next((job.reason for job in waiting_there), "")
+            return next((reason_words(job.reason) for job in waiting_there), "")
         if progress.batch.stopped or not progress.counts[State.QUEUED]:
             return ""
         waiting = (job for job, state in progress.inside.items() if state is State.QUEUED)
@@ -292,12 +361,26 @@ class Batches:
             return ""  # it has just been given its machine
         return self.engine.core.scheduler.explain(job_id, self.engine.clock()).text
 
-    def _free_name(self, wanted: str) -> str:
+    def _free_name(self, owner: str, wanted: str) -> str:
         base = wanted[:_LONGEST_NAME] or "batch"
-        return next(name for name in _numbered(base) if not self._is_taken(name))
+        return next(name for name in _numbered(base) if not self._is_taken(owner, name))
 
-    def _is_taken(self, name: str) -> bool:
-        return name in self._names or self.store.batches.exists(name)
+    def _is_taken(self, owner: str, name: str) -> bool:
+        return (owner, name) in self._names or self.store.batches.exists(owner, name)
+
+
+def _batch_key(job: Job) -> BatchKey:
+    return (job.spec.owner, job.spec.batch)
+
+
+async def _patiently(do: Callable[[], Awaitable[object]]) -> None:
+    """As often as it takes until it can be written."""
+    while True:
+        try:
+            await do()
+            return
+        except CannotWrite:
+            await asyncio.sleep(AGAIN_S)
 
 
 def _numbered(base: str) -> Iterable[str]:

@@ -1,13 +1,15 @@
 """A batch's life as a stream of frames: what happened to its jobs, and how far it is."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from towline.engine.batches.batches import Batches
 from towline.engine.following.output import Frame
 from towline.engine.journal import Subscription
+from towline.engine.views import event_data
 from towline.engine.wording import words
+from towline.model.batch import Batch, BatchKey
 from towline.model.journal import Event, Kind
 
 _MOST_EVENTS = 1000
@@ -31,14 +33,24 @@ _TOLD = {
 }
 
 
-async def follow(batches: Batches, name: str, since: int) -> AsyncIterator[Frame]:
-    """From an event on (0: from the first) to the batch's end, when all results are home."""
-    batch = batches.store.batches.named(name)
-    with batches.engine.journal.subscribe(batch=name) as news:
+Sending = Callable[[tuple[str, ...]], tuple[int, int] | None]
+
+
+async def follow(
+    batches: Batches, batch: Batch, since: int, sending: Sending = lambda snapshots: None
+) -> AsyncIterator[Frame]:
+    """From an event on (0: from the first) to the batch's end, when all results are home.
+
+    `sending` tells how much of what its jobs need is over there, and of how much.
+    """
+    with batches.engine.journal.subscribe(batch=batch.key) as news:
         while True:
             news.take()
             # Looked at first: whatever happens after this is seen in the next round.
-            view = batches.view(name)
+            view = batches.view(batch)
+            on_its_way = sending((batch.base.snapshot,)) if view["ended"] is None else None
+            if on_its_way is not None:
+                view["sending"] = list(on_its_way)
             events = batches.store.journal.since(
                 since, _MOST_EVENTS, between=(batch.first, batch.last), kinds=tuple(_TOLD)
             )
@@ -49,15 +61,15 @@ async def follow(batches: Batches, name: str, since: int) -> AsyncIterator[Frame
             if over:
                 return
             if len(events) < _MOST_EVENTS:
-                await _something_new(batches, name, news)
+                await _something_new(batches, batch.key, news)
 
 
-async def _something_new(batches: Batches, name: str, news: Subscription) -> None:
+async def _something_new(batches: Batches, key: BatchKey, news: Subscription) -> None:
     """Until there is something to tell: the end at once, all else not too often."""
     happened = False
     try:
         async with asyncio.timeout(_PAUSE_S):
-            while name in batches.active:
+            while key in batches.active:
                 await news.wait()
                 happened = bool(news.take()) or happened
     except TimeoutError:
@@ -76,11 +88,11 @@ def _told(batches: Batches, events: list[Event]) -> tuple[list[list[Any]], dict[
     jobs = batches.engine.jobs(dict.fromkeys(event.job for event in events))
     told = []
     for event in events:
-        fields = event.fields()
+        fields = event_data(event)
         what = _TOLD[Kind(event.kind)] or fields.get("state", "remark")
         gpus, code = fields.get("gpus", []), fields.get("exit_code")
         line = jobs[event.job].spec.line if event.job in jobs else 0
-        told.append(
-            [event.seq, event.at, event.job, line, what, event.machine, gpus, code, words(event)]
-        )
+        about = [event.seq, event.at, event.job, line, what, event.machine, gpus, code]
+        because = fields.get("because", {"kind": ""})["kind"]
+        told.append([*about, words(event), event.kind, because, fields.get("reason", "")])
     return told, {job_id: job.spec.title for job_id, job in jobs.items()}

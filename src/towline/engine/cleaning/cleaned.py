@@ -23,8 +23,8 @@ def explained(engine: Engine, job: Job, error: AgentError) -> AgentError | NotFo
     if error.code != "unknown_job" or cleaned_at is None:
         return error
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(cleaned_at))
-    results = original(job.results)
-    remains = [f"its results: {results}"] if results.startswith("/") else []
+    results = job.results
+    remains = [f"its results: {original(results.path)}"] if results.here else []
     if job.spec.snapshot:
         remains.append(f"`tow checkout {job.id}` brings back what was submitted")
     return NotFound(

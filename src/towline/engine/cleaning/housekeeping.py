@@ -7,18 +7,15 @@ them any more and nobody used them for a while. The jobs themselves stay remembe
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
 
-from towline.agent.link import Link
 from towline.api.places import Cleaned
-from towline.backends.driver import Driver
-from towline.backends.machines import Machines
+from towline.backends.base import Fleet, MachineAccess, Upkeep
+from towline.backends.clusters import Clusters
 from towline.backends.tasks import Tasks
-from towline.config.load import load_config
 from towline.config.paths import Paths
 from towline.config.settings import CleanupSettings
 from towline.core.garbage import (
@@ -31,12 +28,12 @@ from towline.core.garbage import (
     job_of,
 )
 from towline.engine.cleaning.cleaned import note_cleaned
-from towline.engine.clusters import Clusters
 from towline.engine.engine import Engine
-from towline.errors import AgentError, ConfigError, TowlineError
+from towline.errors import ConfigError, TowlineError
 from towline.model.job import Job
 from towline.model.names import shown_cluster
 from towline.model.odd_text import original
+from towline.model.results import NOTHING
 from towline.snapshot.sweep import sweep
 from towline.snapshot.syncing import sync_file_systems
 from towline.store.needed import snapshots_needed
@@ -47,7 +44,6 @@ log = logging.getLogger("towline")
 _REACH_S = 20.0
 #: Whatever the settings say, contents used within this time stay: a job may be on its way.
 _IN_FLIGHT_S = 3600.0
-_MANY = 500
 #: Job folders of one machine that are looked at in one go.
 _MOST_FOLDERS = 200_000
 _FIRST_LOOK_S, _LOOK_EVERY_S = 60.0, 600.0
@@ -70,21 +66,24 @@ class Removed(Struct):
 
 
 class Housekeeping:
-    """`is_idle` tells whether the Engine has nothing better to do."""
+    """`is_idle` tells whether the Engine has nothing better to do, `settings` how long what ended
+    jobs left is kept."""
 
     def __init__(
         self,
         engine: Engine,
-        machines: Machines,
+        fleet: Fleet,
         clusters: Clusters,
         paths: Paths,
         is_idle: Callable[[], bool],
+        settings: Callable[[], CleanupSettings],
     ) -> None:
         self.engine = engine
-        self.machines = machines
+        self.fleet = fleet
         self.clusters = clusters
         self.paths = paths
         self.is_idle = is_idle
+        self._settings = settings
         self._diary = os.path.join(paths.home, "cleanup.json")
         self._alone = asyncio.Lock()
         self._tasks = Tasks("housekeeping", asks_again=False)
@@ -96,14 +95,13 @@ class Housekeeping:
 
         `everything` is all that is home, however little time ago.
         """
-        settings = load_config(self.paths.config_file).cleanup
-        rules = _rules(settings)
+        rules = _rules(self._settings())
         if everything:
             rules = Rules(after_s=-1.0, keep_bytes=0.0, recent_s=-1.0)
         unknown = {n for n in self.clusters.known() if not self.clusters.knows(n)}
         self.clusters.rejoin(unknown)
         async with self._alone:
-            drivers = list(self.machines.drivers.values())
+            drivers = list(self.fleet.machines.values())
             work = [self._clean_machine(driver, rules, dry_run) for driver in drivers]
             removed = await asyncio.gather(*work)
             blobs = await self._clean_here(dry_run)
@@ -113,28 +111,28 @@ class Housekeeping:
             "here": {"blobs": len(blobs), "bytes": sum(blobs)},
         }
 
-    async def _clean_machine(self, driver: Driver, rules: Rules, dry_run: bool) -> Removed:
+    async def _clean_machine(self, driver: MachineAccess, rules: Rules, dry_run: bool) -> Removed:
         removed, called = Removed(driver.name, []), shown_cluster(driver.name)
         try:
-            link = await driver.reach(_REACH_S, patient=False)
-            folders, going, shrinking = await self._folders(called, link, rules)
+            upkeep = await driver.upkeep(_REACH_S)
+            folders, going, shrinking = await self._folders(upkeep, rules)
             if len(folders) > _MOST_FOLDERS:
                 removed.error = f"{called}: only its first {len(folders)} job folders were seen"
             if not dry_run:
                 await self._sync_results(going)
-                going = await _forget(link, going)
+                gone = await upkeep.forget(folder.key for folder in going)
+                going = [folder for folder in going if folder.key in gone]
                 driver.forget_staged()
             self._count(removed, going)
             if not dry_run:
                 await note_cleaned(self.engine, removed.jobs, driver.name)
-                removed.bytes += await _shrink(link, shrinking)
+                removed.bytes += await upkeep.shrink(folder.key for folder in shrinking)
             unused_s = max(rules.after_s, _IN_FLIGHT_S)
             without = [folder.key for folder in going] if dry_run else []
             keep = max(0.0, rules.keep_bytes - (_bytes(folders) - removed.bytes))
-            wish: dict[str, Any] = {"unused_s": unused_s, "full_s": _IN_FLIGHT_S, "keep": keep}
-            swept, _ = await link.ask("sweep", dry=dry_run, without=without, **wish)
-            removed.snapshots, removed.blobs = swept["snapshots"], swept["blobs"]
-            removed.bytes += swept["bytes"]
+            swept = await upkeep.sweep(unused_s, _IN_FLIGHT_S, keep, dry_run, without)
+            removed.snapshots, removed.blobs = swept.snapshots, swept.blobs
+            removed.bytes += swept.bytes
         except TowlineError as error:
             removed.error, removed.hint = error.text, error.hint
         except Exception as error:
@@ -145,7 +143,7 @@ class Housekeeping:
     async def _sync_results(self, going: list[Folder]) -> None:
         """What came home must be on disk before the only other copy goes."""
         numbers = {job_of(folder.key, self.engine.store.engine_id) for folder in going}
-        homes = {job.spec.folder for job in self._jobs(numbers).values() if job.results}
+        homes = {job.spec.folder for job in self._jobs(numbers).values() if job.results != NOTHING}
         if homes:
             places = [original(home) for home in homes] + [self.paths.home]
             loop = asyncio.get_running_loop()
@@ -158,13 +156,13 @@ class Housekeeping:
         removed.bytes = _bytes(going)
 
     async def _folders(
-        self, name: str, link: Link, rules: Rules
+        self, upkeep: Upkeep, rules: Rules
     ) -> tuple[list[Folder], list[Folder], list[Folder]]:
         """The job folders on a machine, those that may go, and those that may shrink."""
         engine_id = self.engine.store.engine_id
         folders: list[Folder] = []
         jobs: dict[int, Job] = {}
-        async for some in _pages(name, link, f"{engine_id}-"):
+        async for some in upkeep.folders(f"{engine_id}-"):
             folders += some
             jobs |= self._jobs({job_of(folder.key, engine_id) for folder in some} - jobs.keys())
             if len(folders) > _MOST_FOLDERS:
@@ -190,7 +188,7 @@ class Housekeeping:
 
     def _sweep(self, before: float, dry_run: bool) -> list[int]:
         needed = snapshots_needed(self.paths.store_file)
-        return sweep(self.machines.blobs, needed, before, dry_run)
+        return sweep(self.fleet.blobs, needed, before, dry_run)
 
     # --- without being asked -----------------------------------------------------------------
 
@@ -210,14 +208,14 @@ class Housekeeping:
     async def look(self) -> None:
         """Clean whatever is due: only machines that are connected anyway."""
         try:
-            settings = load_config(self.paths.config_file).cleanup
+            settings = self._settings()
         except ConfigError:
             return  # every command that needs the configuration says what is wrong with it
         if not settings.automatic or self._alone.locked():
             return
         async with self._alone:
-            for driver in list(self.machines.drivers.values()):
-                if driver.link is not None and self._is_due(driver.name):
+            for driver in list(self.fleet.machines.values()):
+                if driver.is_connected and self._is_due(driver.name):
                     await self._clean_machine(driver, _rules(settings), dry_run=False)
             if self._is_due(_HERE):
                 await self._clean_here(dry_run=False)
@@ -252,36 +250,3 @@ def _rules(settings: CleanupSettings) -> Rules:
 
 def _bytes(folders: list[Folder]) -> int:
     return sum(folder.bytes for folder in folders)
-
-
-async def _pages(name: str, link: Link, prefix: str) -> AsyncIterator[list[Folder]]:
-    """The job folders of ours on a machine, by key, some at a time."""
-    after, more = "", True
-    while more:
-        answer, _ = await link.ask("sizes", prefix=prefix, after=after)
-        some = [Folder(*entry) for entry in answer["folders"]]
-        more = answer["more"]
-        if more and not (some and some[-1].key > after):
-            raise AgentError(f"{name}: its agent lists the same job folders over and over")
-        after = some[-1].key if some else after
-        yield some
-
-
-async def _shrink(link: Link, folders: list[Folder]) -> int:
-    """Leave only what the jobs made; the bytes that went."""
-    freed = 0
-    for at in range(0, len(folders), _MANY):
-        keys = [folder.key for folder in folders[at : at + _MANY]]
-        answer, _ = await link.ask("shrink", keys=keys)
-        freed += answer["bytes"]
-    return freed
-
-
-async def _forget(link: Link, going: list[Folder]) -> list[Folder]:
-    """Those that really went: the machine keeps what has not ended there."""
-    gone: set[str] = set()
-    for at in range(0, len(going), _MANY):
-        keys = [folder.key for folder in going[at : at + _MANY]]
-        answer, _ = await link.ask("forget", keys=keys)
-        gone.update(answer["forgotten"])
-    return [folder for folder in going if folder.key in gone]

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from towline.agent.link import Link
 from towline.api.places import MachineDisk
-from towline.backends.machines import Machines
+from towline.backends.base import Fleet, Upkeep
 from towline.core.garbage import is_home, is_ours
+from towline.engine.chains import check_nobody_waits
 from towline.engine.engine import Engine
+from towline.engine.wording import results_words
 from towline.errors import AgentError, HostError, UsageError
+from towline.model.batch import Batch
 from towline.model.job import Attempt, Job
 from towline.model.odd_text import original
+from towline.model.results import NOTHING
 from towline.snapshot.syncing import sync_file_systems
 
 _REACH_S = 20.0
@@ -35,33 +38,34 @@ class Removed(Struct):
 
 
 class Removing:
-    def __init__(self, engine: Engine, machines: Machines) -> None:
+    def __init__(self, engine: Engine, fleet: Fleet) -> None:
         self.engine = engine
-        self.machines = machines
+        self.fleet = fleet
 
-    async def remove(self, ids: Sequence[int], batches: Sequence[str], force: bool) -> Removed:
+    async def remove(self, some: Sequence[Job], batches: Sequence[Batch], force: bool) -> Removed:
         """All of them are looked at before anything goes."""
         rows = self.engine.store
-        jobs = {job_id: self.engine.job(job_id) for job_id in ids}
-        for name in batches:
-            batch = rows.batches.named(name)
+        jobs = {job.id: job for job in some}
+        for batch in batches:
             jobs |= {job.id: job for job in rows.jobs_between(batch.first, batch.last)}
         owed = {job.id for job, _ in rows.attempts.given_up()}
         for job in jobs.values():
             _check(job, job.id in owed, force)
+        check_nobody_waits(self.engine, jobs, [batch.name for batch in batches])
         await self._sync(list(jobs.values()))
         removed = Removed()
         gone = [job for job in jobs.values() if await self._remove_folders(job, removed)]
-        left = {job.spec.batch for job in jobs.values() if job not in gone}
-        removed.batches = [name for name in batches if name not in left]
-        whole = {"", *removed.batches}
-        removed.jobs = [job.id for job in gone if job.spec.batch in whole]
-        removed.lines = [job.id for job in gone if job.spec.batch not in whole]
-        await self.engine.in_turn(lambda: rows.forget(removed.jobs, removed.batches))
+        left = {(job.spec.owner, job.spec.batch) for job in jobs.values() if job not in gone}
+        whole = [batch.key for batch in batches if batch.key not in left]
+        removed.batches = [name for _, name in whole]
+        for job in gone:
+            forgotten = not job.spec.batch or (job.spec.owner, job.spec.batch) in whole
+            (removed.jobs if forgotten else removed.lines).append(job.id)
+        await self.engine.in_turn(lambda: rows.forget(removed.jobs, whole))
         return removed
 
     async def _sync(self, jobs: list[Job]) -> None:
-        homes = {original(job.spec.folder) for job in jobs if job.results}
+        homes = {original(job.spec.folder) for job in jobs if job.results != NOTHING}
         if homes:
             await asyncio.to_thread(sync_file_systems, homes)
 
@@ -72,31 +76,28 @@ class Removing:
             attempts.append(job.attempt)
         slots = [slot for attempt in attempts for slot in attempt.placement]
         for slot in {(slot.machine, slot.target): slot for slot in slots}.values():
-            if self.machines.driver_of(slot) is None:
-                self.machines.find_machine(slot)
-            driver = self.machines.driver_of(slot)
+            if self.fleet.machine_of(slot) is None:
+                self.fleet.find_machine(slot)
+            driver = self.fleet.machine_of(slot)
             if driver is None:
                 continue  # no cluster has it any more: nobody can say what is there
             try:
-                link = await driver.reach(_REACH_S, patient=False)
-                removed.bytes += await self._forget(link, job, attempts)
+                upkeep = await driver.upkeep(_REACH_S)
+                removed.bytes += await self._forget(driver.name, upkeep, job, attempts)
             except (HostError, AgentError) as error:
                 removed.stay.append((job.id, error.text))
                 return False
         return True
 
-    async def _forget(self, link: Link, job: Job, attempts: list[Attempt]) -> int:
+    async def _forget(self, machine: str, upkeep: Upkeep, job: Job, attempts: list[Attempt]) -> int:
         engine_id = self.engine.store.engine_id
         tokens = {job.id: {attempt.token for attempt in attempts}}
-        freed, after, more = 0, "", True
-        while more:
-            answer, _ = await link.ask("sizes", prefix=f"{engine_id}-{job.id}-", after=after)
-            sizes = {key: size for key, size, _ in answer["folders"]}
-            after, more = max(sizes, default=""), answer["more"] and bool(sizes)
+        freed = 0
+        async for folders in upkeep.folders(f"{engine_id}-{job.id}-"):
+            sizes = {folder.key: folder.bytes for folder in folders}
             ours = [key for key in sizes if is_ours(key, job, engine_id, tokens)]
-            gone, _ = await link.ask("forget", keys=ours)
-            if set(ours) - set(gone["forgotten"]):
-                raise AgentError(f"{link.host.name}: something of it still runs there")
+            if set(ours) - await upkeep.forget(ours):
+                raise AgentError(f"{machine}: something of it still runs there")
             freed += sum(sizes[key] for key in ours)
         return freed
 
@@ -111,24 +112,23 @@ def _check(job: Job, owed: bool, force: bool) -> None:
         )
     if not (is_home(job) or force):
         raise UsageError(
-            f"what job {job.id} made is not home: {original(job.results)}",
+            f"what job {job.id} made is not home: {original(results_words(job.results))}",
             hint=f"tow results {job.id} fetches it; tow rm --force {job.id} gives it up",
         )
 
 
-async def disk_use(machines: Machines, names: Sequence[str]) -> list[MachineDisk]:
+async def disk_use(fleet: Fleet, names: Sequence[str]) -> list[MachineDisk]:
     """What Towline takes on each machine, and what is free there."""
 
     async def one(name: str) -> MachineDisk:
         try:
-            link = await machines.drivers[name].reach(_REACH_S, patient=False)
-            answer, _ = await link.ask("disk")
+            used = await (await fleet.machines[name].upkeep(_REACH_S)).disk()
             return {
                 "machine": name,
-                "jobs": answer["jobs"],
-                "folders": answer["folders"],
-                "contents": answer["contents"],
-                "free": answer["free"],
+                "jobs": used.jobs,
+                "folders": used.folders,
+                "contents": used.contents,
+                "free": used.free,
             }
         except (HostError, AgentError) as error:
             return {"machine": name, "error": error.text, "hint": error.hint}

@@ -5,11 +5,12 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 
-from towline.backends.machines import Machines
+from towline.backends.base import Fleet
 from towline.engine.engine import Engine
 from towline.engine.following.output import Frame, label, read_once, stream_name
+from towline.engine.views import view
 from towline.errors import HostError
-from towline.model.job import Job, view
+from towline.model.job import Job
 from towline.model.odd_text import original
 
 _PIECE = 256 * 1024
@@ -21,7 +22,7 @@ _LATELY_S = 5.0
 
 async def read_somewhere(
     engine: Engine,
-    machines: Machines,
+    fleet: Fleet,
     job_id: int,
     offsets: Mapping[str, int],
     streams: tuple[str, ...],
@@ -29,11 +30,11 @@ async def read_somewhere(
     """What a job has printed so far: from its machine, or else from here."""
     job = engine.job(job_id)
     files = await asyncio.to_thread(_files, job, streams)
-    error = _known_error(machines, job) if files else None
+    error = _known_error(fleet, job) if files else None
     if error is None:
         began = False
         try:
-            async for frame in read_once(engine, machines, job_id, offsets, streams):
+            async for frame in read_once(engine, fleet, job_id, offsets, streams):
                 began = began or "stream" in frame[0]
                 yield frame
             return
@@ -55,10 +56,9 @@ async def read_somewhere(
 
 def _files(job: Job, streams: tuple[str, ...]) -> dict[str, str]:
     """Where the output of an ended job is here, if all of it came home."""
-    home = original(job.results)
-    if not (job.state.final and job.attempt and home.startswith("/")):
+    if not (job.state.final and job.attempt and job.results.here):
         return {}
-    stem = home.removesuffix(".out").removesuffix(".err")
+    stem = original(job.results.path).removesuffix(".out").removesuffix(".err")
     found = {stream: f"{stem}.{stream}" for stream in streams}
     whole = len(job.attempt.placement) == 1 and all(map(os.path.isfile, found.values()))
     return found if whole else {}
@@ -85,10 +85,10 @@ def just_told(job: Job, number: int, rank: int, stream: str, offset: int) -> byt
     return content[offset:] if len(content) == size else None
 
 
-def _known_error(machines: Machines, job: Job) -> HostError | None:
+def _known_error(fleet: Fleet, job: Job) -> HostError | None:
     assert job.attempt is not None
-    driver = machines.driver_of(job.attempt.placement[0])
-    return driver.error if driver else None
+    machine = fleet.machine_of(job.attempt.placement[0])
+    return machine.error if machine else None
 
 
 def _read(file: str, offset: int) -> bytes:

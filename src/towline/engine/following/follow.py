@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from towline.backends.base import Backend
 from towline.core.scheduling.explain import Explanation
+from towline.engine.chains import waiting_words
 from towline.engine.engine import Engine
 from towline.engine.following.at_home import just_told
 from towline.engine.following.output import (
@@ -25,9 +26,12 @@ from towline.engine.following.output import (
     read_more,
     stream_name,
 )
+from towline.engine.reasons import reason_words
+from towline.engine.views import entry_of, view
 from towline.errors import AgentError, HostError, TowlineError
-from towline.model.job import WANTED, Job, State, entry_of, view
+from towline.model.job import Job, State
 from towline.model.odd_text import original
+from towline.model.results import PENDING
 from towline.model.units import format_memory
 
 log = logging.getLogger("towline")
@@ -89,7 +93,7 @@ class Follower:
         job = self.engine.job(self.job_id)
         yield {"job": view(job)}, b""
         if job.spec.large and not job.state.final:
-            yield {"note": large_files(job)}, b""
+            yield {"note": large_files(job), "kind": "large"}, b""
         while True:
             if not has_output(self.engine.job(self.job_id)):
                 async for frame in self._until_started():
@@ -101,15 +105,16 @@ class Follower:
                     yield frame
             job = await self._settled(job)
             if job.state.final and not self._unread(job):
-                if job.results == WANTED:
+                if job.results == PENDING:
                     async for frame in self._until_home():
                         yield frame
                 for text in self.engine.remarks(self.job_id):
-                    yield {"note": text}, b""
+                    yield {"note": text, "kind": "remark"}, b""
                 yield {"end": view(self.engine.job(self.job_id))}, b""
                 return
             self.offsets = {}
-            yield {"note": job.reason or "starting again"}, b""
+            why = reason_words(job.reason) or "starting again"
+            yield {"note": why, "kind": "again"}, b""
 
     def _with_next_attempt(self) -> Job:
         """The job as it was in the attempt to read next: a short one may be over by now."""
@@ -142,20 +147,25 @@ class Follower:
             except TimeoutError:
                 pass
             job = self.engine.job(self.job_id)
-            if job.state is State.QUEUED:
+            if waits := waiting_words(self.engine, job.spec.batch or job.id, job.spec.after):
+                if waits != said:
+                    said = waits
+                    yield {"note": f"waiting: it {said}"}, b""
+            elif job.state is State.QUEUED:
                 why = self.engine.core.scheduler.explain(job.id, self.engine.clock())
                 if why.text != said:
                     said = why.text
-                    yield {"note": f"waiting: {said}{_for_what(why)}"}, b""
+                    text = f"waiting: {said}{_for_what(why)}"
+                    yield {"note": text, "kind": "waiting"}, b""
             elif job.spec.queue and job.reason:
                 before, silent = silent, self.silence(job)
                 if silent and not before:
                     yield {"note": _trying_again(job, silent), "broken": True}, b""
                 elif before and not silent:
                     yield {"note": "connected again", "broken": False}, b""
-                elif job.reason != said and not silent:
-                    said = job.reason
-                    yield {"note": f"waiting: {said}"}, b""
+                elif (reason := reason_words(job.reason)) != said and not silent:
+                    said = reason
+                    yield {"note": f"waiting: {said}", "kind": "waiting"}, b""
                 elif not silent:
                     yield {"waits": (entry_of(job) or {}) | self.standing(job)}, b""
             elif (sending := self.backend.sending(job)) is not None:
@@ -164,12 +174,13 @@ class Follower:
     async def _until_home(self) -> AsyncIterator[Frame]:
         """Wait for the results."""
         home = asyncio.ensure_future(
-            self.engine.job_where(self.job_id, lambda job: job.results != WANTED)
+            self.engine.job_where(self.job_id, lambda job: job.results != PENDING)
         )
         try:
             await asyncio.wait([home], timeout=_PATIENCE_S)
             if not home.done():
-                yield {"note": "it has ended; bringing its results home"}, b""
+                text = "it has ended; bringing its results home"
+                yield {"note": text, "kind": "results"}, b""
             while not home.done():
                 if (coming := self.coming(self.job_id)) is not None:
                     progress = {"done": coming[0], "total": coming[1], "of": "results"}
@@ -234,7 +245,7 @@ class Follower:
 
         def over(now: Job) -> bool:
             another = now.attempt is not None and now.attempt.number != number
-            return now.state.final or now.state is State.QUEUED or another
+            return now.state.final or now.state in (State.WAITING, State.QUEUED) or another
 
         return await self.engine.job_where(self.job_id, over)
 
@@ -243,7 +254,11 @@ class Follower:
         assert job.attempt is not None
         now = self.engine.job(job.id)
         number = now.attempt.number if now.attempt is not None else 0
-        return now.state.final or now.state is State.QUEUED or number != job.attempt.number
+        return (
+            now.state.final
+            or now.state in (State.WAITING, State.QUEUED)
+            or number != job.attempt.number
+        )
 
     async def _read(self, job: Job, rank: int, stream: str) -> None:
         try:

@@ -6,8 +6,10 @@ from typing import Any
 
 from towline.backends.base import Backend
 from towline.engine.engine import Engine, request_of
+from towline.engine.views import view
 from towline.errors import AgentError
-from towline.model.job import Job, State, view
+from towline.model.job import Job, State
+from towline.model.odd_text import original
 
 Frame = tuple[dict[str, Any], bytes]
 #: What a queue runs elsewhere may end without a record there; its last words get so long.
@@ -84,7 +86,8 @@ def gone(job: Job) -> str:
     """Why there is no output of a job that ran; nothing is to be said of one that never did."""
     if not job.started or not job.state.final:
         return ""
-    home = f"; what came home is in {job.results}" if job.results.startswith("/") else ""
+    results = job.results
+    home = f"; what came home is in {original(results.path)}" if results.here else ""
     return f"its output is no longer on its machine{home}"
 
 

@@ -12,71 +12,25 @@ from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 
-from towline.backends.machines import Machines
-from towline.backends.transfer.files import SHORT, Wanted
-from towline.engine.engine import KEPT, LEFT_OUT
+from towline.backends.base import FileSource
+from towline.backends.terms import SHORT, FileEntry, Found, Wanted
+from towline.engine.results.fetched import Fetched
 from towline.engine.results.followed import OVERLAP, Copy, Followed
-from towline.engine.results.listing import pages
-from towline.engine.results.parts import Part, size_here
-from towline.engine.results.placing import InTheWay, Placer, all_inside, inside, leads_out
 from towline.engine.results.unchanged import unchanged_files
 from towline.errors import AgentError, HostError, Unreachable
 from towline.model.job import Job
+from towline.workspace.parts import Part, size_here
+from towline.workspace.placing import InTheWay, Placer, all_inside, inside, leads_out
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WHY_LEFT_OUT = "it leads out of the folder, or cannot be read"
 _CHUNK = 256 * 1024
 #: So many short files are written at a time.
 _TOGETHER = 200
 #: The agent's words for a file that is there but cannot be had.
 _NOT_TO_BE_HAD = ("denied", "outside", "is_folder")
 _MOST_NAMED = 5
-#: Of what did not come home as it is over there, so much is told.
-_MOST_TOLD = 10
-
-
-class Fetched(Struct):
-    """What came home of one job."""
-
-    folder: str
-    files: int = 0
-    bytes: int = 0
-    #: Where the first of what it printed is.
-    printed: str = ""
-    #: Files that a person has here with other content, and where the newer copy went.
-    conflicts: list[tuple[str, str]] = field(default_factory=list)
-    #: Names that were left out: they would lead out of the folder, or cannot be read.
-    refused: list[str] = field(default_factory=list)
-    #: Where something of a person's is in place of a folder that is needed.
-    in_the_way: list[str] = field(default_factory=list)
-
-    #: Paths that were asked for, and of which nothing was made; and the first of what was.
-    missing: list[str] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
-
-    def obstacle(self) -> str:
-        """Why some of it is not here; it stays on its machine until it is."""
-        if not self.in_the_way:
-            return ""
-        more = len(self.in_the_way) - 1
-        return f"there is a file in the way of {self.in_the_way[0]}" + (
-            f" and {more} more" if more else ""
-        )
-
-    def remarks(self) -> list[str]:
-        """What did not come home under its own name, in words."""
-        top = os.path.dirname(os.path.dirname(self.folder))
-        told = [
-            f"{KEPT}{os.path.relpath(here, top)} as it was; "
-            f"the newer copy is {os.path.relpath(newer, top)}"
-            for here, newer in self.conflicts
-        ]
-        told += [f"{LEFT_OUT}{name}: {WHY_LEFT_OUT}" for name in self.refused]
-        told += [_not_made(path, self.made) for path in self.missing]
-        more = len(told) - _MOST_TOLD
-        return told[:_MOST_TOLD] + ([f"{LEFT_OUT}{more} more remarks"] if more > 0 else [])
 
 
 class Coming(Struct):
@@ -92,19 +46,26 @@ class Coming(Struct):
     is_in_the_way: bool = False
 
 
+class Later(Struct):
+    """What of a list is brought once all of it is known."""
+
+    long: list[Coming] = field(default_factory=list)
+    links: list[FileEntry] = field(default_factory=list)
+
+
 class Fetching:
     """One fetch of what is there of a job."""
 
     def __init__(
         self,
-        machines: Machines,
+        source: FileSource,
         writers: Executor,
         followed: Followed,
         job: Job,
         placer: Placer,
         back: tuple[str, ...],
     ) -> None:
-        self.machines = machines
+        self.source = source
         self.followed = followed
         #: Where files are written.
         self.writers = writers
@@ -143,64 +104,78 @@ class Fetching:
 
     async def _files(self, rank: int, folder: str) -> str:
         changed: set[str] = set()
-        links: list[dict[str, Any]] = []
-        async for found in pages(self.machines, self.job, rank, "changed"):
+        later = Later()
+        async for found in self._changed(rank):
             made = self.fetched.made
-            made += [entry["name"] for entry in found[: _MOST_NAMED - len(made)]]
-            links += await self._bring(rank, found, folder)
+            made += [one.entry["name"] for one in found[: _MOST_NAMED - len(made)]]
+            await self._bring(rank, found, folder, later)
             if self.job.spec.whole:
-                changed.update(entry["name"] for entry in found)
+                changed.update(one.entry["name"] for one in found)
         if self.job.spec.whole:
             try:
                 await self.in_thread(self.placer.make_folders, folder)
             except InTheWay:
                 self.fetched.in_the_way.append(folder)
                 return folder
-            unchanged = await unchanged_files(self.machines, self.job, rank, changed)
-            links += await self._bring(rank, unchanged, folder)
+            unchanged = await unchanged_files(self.source, self.job, rank, changed)
+            await self._bring(rank, list(map(Found, unchanged)), folder, later)
+        await self._receive(rank, later.long)
         # Links last, one after the other: no file is written through one of them.
-        for entry in links:
+        for entry in later.links:
             await self.in_thread(self._link, entry, folder)
         return folder
 
-    async def _bring(
-        self, rank: int, found: list[dict[str, Any]], folder: str
-    ) -> list[dict[str, Any]]:
-        """Bring the files home; the links among them are left for later."""
+    def _changed(self, rank: int) -> AsyncIterator[list[Found]]:
+        """What the process made; where only some of it is wanted, the rest does not travel."""
+        there = self.source.files(self.job, rank)
+        if not self.back or "." in self.back:
+            return there.gathered("changed")
+        return _without_contents(there.listed("changed"))
+
+    async def _bring(self, rank: int, found: list[Found], folder: str, later: "Later") -> None:
+        """Put into place what came whole; the rest is for `later`."""
         for path in self.fetched.missing[:]:
-            if any(_named(entry["name"], (path,)) for entry in found):
+            if any(_named(one.entry["name"], (path,)) for one in found):
                 self.fetched.missing.remove(path)
-        found = [entry for entry in found if _named(entry["name"], self.back)]
-        targets = await self.in_thread(lambda: all_inside(folder, [e["name"] for e in found]))
-        coming: list[Coming] = []
-        for entry, target in zip(found, targets, strict=True):
+        found = [one for one in found if _named(one.entry["name"], self.back)]
+        size = sum(len(one.content) for one in found if one.content is not None)
+        self.total += size
+        await self.in_thread(self._place_found, rank, found, folder, later)
+        self.came += size
+
+    def _place_found(self, rank: int, found: list[Found], folder: str, later: "Later") -> None:
+        whole: list[tuple[Coming, bytes | memoryview]] = []
+        targets = all_inside(folder, [one.entry["name"] for one in found])
+        for one, target in zip(found, targets, strict=True):
+            entry = one.entry
             if entry["kind"] == "link":
-                continue
-            if target is None:
+                later.links.append(entry)
+            elif target is None:
                 self.fetched.refused.append(entry["name"])
             elif "blob" in entry:
-                await self.in_thread(self._copy, entry, target)
+                self._copy(entry, target)
+            elif one.content is not None:
+                whole.append((Coming(entry["name"], 0, entry["mode"], target), one.content))
             else:
                 what = self._what(rank, entry) if entry["size"] > SHORT else ""
-                coming.append(Coming(entry["name"], entry["size"], entry["mode"], target, what))
-        await self._receive(rank, coming)
-        return [entry for entry in found if entry["kind"] == "link"]
+                later.long.append(Coming(entry["name"], entry["size"], entry["mode"], target, what))
+        self._place_all(whole)
 
     async def _receive(self, rank: int, coming: list[Coming]) -> None:
         """All in one transfer: the next ones are on their way while these are written."""
         self.total += sum(file.size for file in coming)
         wanted = await self.in_thread(lambda: [_wanted(file) for file in coming])
         self.came += sum(file.offset for file in wanted)
-        whole: list[tuple[Coming, bytes]] = []
+        whole: list[tuple[Coming, bytes | memoryview]] = []
         together = 0
         try:
-            async for part in self.machines.files(self.job, rank).read_all(wanted):
+            async for part in self.source.files(self.job, rank).read_all(wanted):
                 file = coming[part.index]
                 self.came += len(part.data)
                 if part.error is not None:
                     self._refused(file, part.error)
                 elif part.last and not part.offset:
-                    whole.append((file, bytes(part.data)))
+                    whole.append((file, part.data))
                     together += len(part.data)
                 else:
                     await self.in_thread(
@@ -221,7 +196,7 @@ class Fetching:
                 if file.part is not None:
                     file.part.discard()
 
-    def _what(self, rank: int, entry: dict[str, Any]) -> str:
+    def _what(self, rank: int, entry: FileEntry) -> str:
         """Which content a file is, once it will not change any more."""
         attempt = self.job.attempt
         if not self.job.state.final or attempt is None:
@@ -237,7 +212,7 @@ class Fetching:
             raise error
         self.fetched.refused.append(file.name)
 
-    def _place_all(self, files: list[tuple[Coming, bytes]]) -> None:
+    def _place_all(self, files: list[tuple[Coming, bytes | memoryview]]) -> None:
         """Put short files into place."""
         for file, content in files:
             try:
@@ -270,10 +245,10 @@ class Fetching:
             self.fetched.files += files
             self.fetched.bytes += size
 
-    def _copy(self, entry: dict[str, Any], target: str) -> None:
+    def _copy(self, entry: FileEntry, target: str) -> None:
         """A file whose content is here already."""
         file = Coming(entry["name"], 0, entry["mode"], target)
-        with self.machines.blobs.open(entry["blob"]) as source:
+        with self.source.blobs.open(entry["blob"]) as source:
             offset, piece = 0, source.read(_CHUNK)
             while not file.is_in_the_way:
                 following = source.read(_CHUNK)
@@ -284,7 +259,7 @@ class Fetching:
         if file.part is not None:
             file.part.discard()
 
-    def _link(self, entry: dict[str, Any], folder: str) -> None:
+    def _link(self, entry: FileEntry, folder: str) -> None:
         """A link comes home only if it stays inside."""
         target, aim = inside(folder, entry["name"]), entry["target"]
         if target is None or leads_out(folder, target, aim):
@@ -315,13 +290,13 @@ class Fetching:
         self, rank: int, stream: str, path: str, known: Copy | None
     ) -> tuple[int, str]:
         """How long it is and where; what a follower got of it does not travel again."""
-        output = self.machines.files(self.job, rank).output
+        output = self.source.files(self.job, rank).output
         if known is not None:
             pieces = output(stream, known.size - OVERLAP)
             first = await anext(pieces, b"")
             if first[:OVERLAP] == await self.in_thread(known.end):
                 return await self._write_long(path, known, first[OVERLAP:], pieces)
-        what = self._what(rank, {"name": f"\0{stream}"})
+        what = self._what(rank, {"name": f"\0{stream}", "kind": "file"})
         if here := await self.in_thread(size_here, os.path.dirname(path), what):
             return await self._write_long(path, None, b"", output(stream, here), what)
         pieces = output(stream)
@@ -372,16 +347,17 @@ async def _together(*work: Coroutine[Any, Any, str]) -> list[str]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def _without_contents(
+    pages: AsyncIterator[list[FileEntry]],
+) -> AsyncIterator[list[Found]]:
+    async for page in pages:
+        yield [Found(entry) for entry in page]
+
+
 def _wanted(file: Coming) -> Wanted:
     """Of what an Engine was killed over, only the rest."""
     here = size_here(os.path.dirname(file.target), file.what)
     return Wanted(file.name, file.size, here if here <= file.size else 0)
-
-
-def _not_made(path: str, made: list[str]) -> str:
-    """That nothing of a path came home, and what there is instead."""
-    instead = f"it made: {', '.join(sorted(made))}" if made else "it made nothing"
-    return f"{path} was not made or changed: nothing of it came home ({instead})"
 
 
 def _named(name: str, back: tuple[str, ...]) -> bool:

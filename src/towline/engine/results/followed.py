@@ -10,7 +10,8 @@ from concurrent.futures import Executor
 from typing import BinaryIO, Protocol, cast
 
 from towline.engine.engine import Engine
-from towline.model.job import WANTED, Job
+from towline.model.job import Job
+from towline.model.results import PENDING
 
 #: Of less than this no copy is kept on disk: it is quicker to fetch it again.
 WORTH_KEEPING = 256 * 1024
@@ -70,7 +71,7 @@ class Followed:
     async def add(self, job: Job, rank: int, stream: str, offset: int, content: bytes) -> None:
         """A follower of a job gets this of its output."""
         now = self.engine.job(job.id)
-        over = now.state.final and now.results != WANTED
+        over = now.state.final and now.results != PENDING
         if over or job.attempt is None or not job.spec.results:
             return
         key = (job.id, job.attempt.number, rank, stream)

@@ -3,24 +3,19 @@
 import asyncio
 import os
 
-from towline.backends.machines import Machines
-from towline.backends.transfer.files import Wanted
-from towline.backends.transfer.job_files import JobFiles
-from towline.engine.results.listing import pages
-from towline.engine.results.parts import Part
-from towline.engine.results.placing import Brought, Placer, inside
+from towline.backends.base import Backend, Files
+from towline.backends.terms import Wanted
 from towline.model.job import Job
+from towline.workspace.parts import Part
+from towline.workspace.placing import Brought, Placer, inside
 
 _PRIVATE = 0o077
 
 
-async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:
+async def fetch_kept(backend: Backend, job: Job, folder: str) -> None:
     """Copy what a job put into its `keep` folder to a folder here."""
-    files = [
-        entry
-        async for found in pages(machines, job, 0, "walk", path="", kept=True)
-        for entry in found
-    ]
+    there = backend.files(job, 0, kept=True)
+    files = [entry async for found in there.listed("walk") for entry in found]
     places = [(entry, inside(folder, entry["name"])) for entry in files]
     coming = [
         (Wanted(entry["name"], entry["size"]), target, entry["mode"])
@@ -28,7 +23,7 @@ async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:
         if target is not None and entry["kind"] == "file"
     ]
     placer = Placer(folder, Brought("", {}), 1, _PRIVATE)
-    await _receive(machines.files(job, 0, kept=True), coming, placer)
+    await _receive(there, coming, placer)
     # Links last: nothing is written through one. They lead where they led, also out of the folder.
     for entry, target in places:
         if target is not None and entry["kind"] == "link":
@@ -36,7 +31,7 @@ async def fetch_kept(machines: Machines, job: Job, folder: str) -> None:
             os.symlink(entry["target"], target)
 
 
-async def _receive(files: JobFiles, coming: list[tuple[Wanted, str, int]], placer: Placer) -> None:
+async def _receive(files: Files, coming: list[tuple[Wanted, str, int]], placer: Placer) -> None:
     parts: dict[int, Part] = {}
     try:
         async for got in files.read_all([wanted for wanted, _, _ in coming]):

@@ -13,13 +13,21 @@ import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
-from towline.backends.machines import Machines
+from towline.backends.base import FileSource, Fleet
 from towline.backends.tasks import Tasks
 from towline.engine.engine import Engine, request_of
-from towline.engine.results.fetching import Fetched, Fetching
+from towline.engine.results.fetched import Fetched
+from towline.engine.results.fetching import Fetching
 from towline.engine.results.followed import Followed
-from towline.engine.results.parts import remove_parts
-from towline.engine.results.placing import (
+from towline.engine.results.places import Places
+from towline.engine.results.shrinking import Shrinking
+from towline.errors import AgentError, HostError, TowlineError, UsageError
+from towline.model.job import Job
+from towline.model.odd_text import keepable, original
+from towline.model.results import PENDING, at_home, not_fetched
+from towline.model.results import Results as Stand
+from towline.workspace.parts import remove_parts
+from towline.workspace.placing import (
     FOLDER,
     Brought,
     Mark,
@@ -28,18 +36,10 @@ from towline.engine.results.placing import (
     digest_of_bytes,
     ignore_in_git,
 )
-from towline.engine.results.settling import Settling
-from towline.engine.results.shrinking import Shrinking
-from towline.errors import AgentError, HostError, TowlineError, UsageError
-from towline.model.job import WANTED, Job
-from towline.model.odd_text import keepable, original
+from towline.workspace.settling import Settling
 
 log = logging.getLogger("towline")
 
-#: How `Job.results` begins when they did not come home; what they are stays on the machine.
-NOT_FETCHED = "not fetched: "
-#: Jobs whose results travel at the same time.
-_AT_ONCE = 16
 _THREADS = 4
 _AGAIN_S = 10.0
 #: What may be otherwise in a moment is tried so often, and so much later each time.
@@ -51,12 +51,12 @@ _FOR_A_MOMENT = frozenset(
 
 
 class Results:
-    def __init__(self, engine: Engine, machines: Machines, spare_folder: str) -> None:
+    def __init__(self, engine: Engine, fleet: Fleet, spare_folder: str) -> None:
         self.engine = engine
-        self.machines = machines
+        self.fleet = fleet
         #: Where results go when the folder they belong to is gone.
         self.spare_folder = spare_folder
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._places = Places(fleet)
         self._tasks = Tasks("results", asks_again=False)
         self._fetching: dict[int, asyncio.Task[None]] = {}
         #: Two do not fetch the same job at the same time.
@@ -68,7 +68,7 @@ class Results:
         self._writers = ThreadPoolExecutor(_THREADS, thread_name_prefix="results")
         self.settling = Settling(self._writers)
         self.followed = Followed(engine, self._writers, spare_folder)
-        self.shrinking = Shrinking(engine, machines)
+        self.shrinking = Shrinking(engine, fleet)
         engine.on_end = self._ended
         engine.bring_home = self.put_said
 
@@ -86,23 +86,23 @@ class Results:
             self.fetch_soon(job)
 
     def _ended(self, job: Job) -> None:
-        if job.results.startswith(("/", "\0")):
+        if job.results.here:
             # It came with the news of its end.
-            stem = os.path.splitext(original(job.results))[0]
+            stem = os.path.splitext(original(job.results.path))[0]
             self.settling.soon((f"{stem}.out", f"{stem}.err"))
-        if job.results != WANTED:
+        if job.results != PENDING:
             self.followed.forget(job.id)
             self.shrinking.soon(job)
         self.fetch_soon(job)
 
     def fetch_soon(self, job: Job) -> None:
-        if job.results == WANTED and job.id not in self._fetching:
+        if job.results == PENDING and job.id not in self._fetching:
             failed = functools.partial(self._failed, job)
             self._fetching[job.id] = self._tasks.spawn(self._fetch_patiently(job.id), failed)
 
     def _failed(self, job: Job, error: Exception) -> None:
         """Not even that could be told: those who wait for it hear of it in plain words."""
-        told = self.engine.note_results(job, f"{NOT_FETCHED}the Engine failed: tow engine log")
+        told = self.engine.note_results(job, not_fetched("the Engine failed: tow engine log"))
         self._tasks.spawn(told, lambda worse: None)
 
     async def settled(self, job_id: int) -> None:
@@ -126,22 +126,24 @@ class Results:
 
     async def _fetch_patiently(self, job_id: int) -> None:
         """Try until the machine answers: the laptop may have been asleep, or the network away."""
-        tries = 0
+        tries, pause_s = 0, _SOON_S
         try:
-            while (job := self.engine.job(job_id)).results == WANTED and job.state.final:
+            while (job := self.engine.job(job_id)).results == PENDING and job.state.final:
                 try:
-                    async with self._places:
-                        fetched, brought = await self._fetch(job)
+                    async with self._places.one(job):
+                        # Where the connection breaks, the place is another's meanwhile.
+                        fetched, brought = await self._fetch(job, self.fleet.present)
                     await self._note(job, fetched, brought)
                 except HostError:
-                    await asyncio.sleep(_AGAIN_S)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _AGAIN_S)
                 except Exception as error:
                     tries += 1
                     if tries < _MOST_TRIES and _may_pass(error):
                         await asyncio.sleep(_SOON_S)
                         continue
                     why = keepable(self._why_not(job, error))
-                    await self.engine.note_results(job, f"{NOT_FETCHED}{why}")
+                    await self.engine.note_results(job, not_fetched(why))
         finally:
             # At once, not when the loop comes to it: the job may end again meanwhile.
             self._fetching.pop(job_id, None)
@@ -161,9 +163,9 @@ class Results:
             await self.engine.note_brought(job.id, brought.encoded())
             return  # it was started again meanwhile: these are not its results
         made = fetched.files or job.spec.whole
-        results = keepable(fetched.folder if made else fetched.printed)
+        results = at_home(keepable(fetched.folder if made else fetched.printed))
         if fetched.in_the_way:
-            results = keepable(f"{NOT_FETCHED}{fetched.obstacle()}")
+            results = not_fetched(keepable(fetched.obstacle()))
         remarks = fetched.remarks()
         await self.engine.note_results(job, results, remarks, brought.encoded())
         if not fetched.in_the_way:
@@ -174,11 +176,11 @@ class Results:
     async def fetch(self, job: Job, back: tuple[str, ...] = ()) -> Fetched:
         """Everything of a job that is there now; `back` narrows it to some paths."""
         try:
-            fetched, brought = await self._fetch(job, back)
+            fetched, brought = await self._fetch(job, self.fleet, back)
         except OSError as error:
             hint = f"then, while it is on its machine: tow results {job.id}"
             raise UsageError(_cannot_write(self._folder(job), error), hint=hint) from None
-        if back or not job.state.final or not job.results.startswith(NOT_FETCHED):
+        if back or not job.state.final or job.results.kind != "failed":
             await self.engine.note_brought(job.id, brought.encoded())
         else:
             await self._note(job, fetched, brought)
@@ -187,14 +189,16 @@ class Results:
             raise UsageError(fetched.obstacle(), hint=hint)
         return fetched
 
-    async def _fetch(self, job: Job, back: tuple[str, ...] = ()) -> tuple[Fetched, Brought]:
+    async def _fetch(
+        self, job: Job, source: FileSource, back: tuple[str, ...] = ()
+    ) -> tuple[Fetched, Brought]:
         assert job.attempt is not None
         async with self._turns.setdefault(job.id, asyncio.Lock()):
             folder = self._folder(job)
             brought = decoded(self.engine.store.results.brought(job.id))
             placer = Placer(folder, brought, job.attempt.number, job.spec.umask)
             wanted = back or job.spec.back
-            fetching = Fetching(self.machines, self._writers, self.followed, job, placer, wanted)
+            fetching = Fetching(source, self._writers, self.followed, job, placer, wanted)
             self._present[job.id] = fetching
             many = len(job.attempt.placement) > 1
             for rank, (group, process, _) in enumerate(request_of(job.spec.request).processes()):
@@ -206,7 +210,7 @@ class Results:
             fetching.fetched.conflicts = placer.conflicts
             return fetching.fetched, placer.brought()
 
-    def put_said(self, job: Job, said: tuple[bytes, bytes]) -> tuple[str, bytes] | None:
+    def put_said(self, job: Job, said: tuple[bytes, bytes]) -> tuple[Stand, bytes] | None:
         """Put into place all that a job printed, if it made nothing else.
 
         Where it is now, and what is to be remembered of it. None leaves it to be fetched, which
@@ -233,7 +237,8 @@ class Results:
         except OSError:
             return None
         brought = Brought(keepable(os.path.dirname(folder)), marks)
-        return keepable(f"{folder}.{'out' if said[0] else 'err'}"), brought.encoded()
+        first = keepable(f"{folder}.{'out' if said[0] else 'err'}")
+        return at_home(first), brought.encoded()
 
     def _folder(self, job: Job) -> str:
         home = original(job.spec.folder)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from towline.backends.machines import Machines
+from towline.backends.base import Fleet
 from towline.backends.tasks import Tasks
 from towline.engine.engine import Engine
 from towline.errors import AgentError, HostError
@@ -13,13 +13,13 @@ log = logging.getLogger("towline")
 
 #: Nothing more came home for so long: now there is time for it.
 _CALM_S = 5.0
-_MANY = 500
+_REACH_S = 20.0
 
 
 class Shrinking:
-    def __init__(self, engine: Engine, machines: Machines, calm_s: float = _CALM_S) -> None:
+    def __init__(self, engine: Engine, fleet: Fleet, calm_s: float = _CALM_S) -> None:
         self.engine = engine
-        self.machines = machines
+        self.fleet = fleet
         self.calm_s = calm_s
         #: Machine -> the folders that are to shrink there.
         self._keys: dict[str, list[str]] = {}
@@ -53,10 +53,9 @@ class Shrinking:
         """Machines that are away are left to housekeeping."""
         while self._keys:
             name, keys = self._keys.popitem()
-            driver = self.machines.drivers.get(name)
+            machine = self.fleet.machines.get(name)
             try:
-                for at in range(0, len(keys), _MANY):
-                    if driver is not None and driver.link is not None:
-                        await driver.link.ask("shrink", keys=keys[at : at + _MANY])
+                if machine is not None and machine.is_connected:
+                    await (await machine.upkeep(_REACH_S)).shrink(keys)
             except (HostError, AgentError) as error:
                 log.info("job folders stay as they are for now: %s", error.text)

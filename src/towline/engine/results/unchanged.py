@@ -1,17 +1,15 @@
 """Files of a job that are as they were submitted: their contents are at home already."""
 
-from typing import Any
-
-from towline.backends.machines import Machines
-from towline.engine.results.listing import pages
+from towline.backends.base import FileSource
+from towline.backends.terms import FileEntry
 from towline.model.job import Job
 from towline.model.odd_text import original
-from towline.snapshot.take import load_snapshot
+from towline.snapshot.entries import load_snapshot
 
 
 async def unchanged_files(
-    machines: Machines, job: Job, rank: int, changed: set[str]
-) -> list[dict[str, Any]]:
+    source: FileSource, job: Job, rank: int, changed: set[str]
+) -> list[FileEntry]:
     """What is still there of what was sent, and is not in `changed`, described as that is.
 
     `blob` of a file names its content here, so that nothing of it travels.
@@ -19,11 +17,11 @@ async def unchanged_files(
     if not job.spec.snapshot:
         return []
     there: dict[str, int] = {}
-    async for found in pages(machines, job, rank, "walk", path=""):
+    async for found in source.files(job, rank).listed("walk"):
         there.update((e["name"], e["mode"]) for e in found if e["name"] not in changed)
     above = f"{original(job.spec.subfolder)}/" if job.spec.subfolder else ""
-    unchanged: list[dict[str, Any]] = []
-    for path, kind, what in load_snapshot(machines.blobs, job.spec.snapshot):
+    unchanged: list[FileEntry] = []
+    for path, kind, what in load_snapshot(source.blobs, job.spec.snapshot):
         name = path.removeprefix(above)
         if not path.startswith(above) or name not in there:
             continue

@@ -15,7 +15,7 @@ _STARTED = time.time()
 async def engine_status(call: Call) -> EngineView:
     """Which Engine this is, and what it does."""
     desk = call.desk
-    drivers = desk.machines.drivers
+    machines = desk.fleet.machines
     return {
         "version": __version__,
         "pid": os.getpid(),
@@ -23,7 +23,7 @@ async def engine_status(call: Call) -> EngineView:
         "started": _STARTED,
         "jobs_active": len(desk.engine.core.jobs),
         "jobs_waiting": desk.engine.core.scheduler.waiting_count,
-        "machines": {name: driver.channel.state for name, driver in drivers.items()},
+        "machines": {name: machine.channel.state for name, machine in machines.items()},
         "home": desk.paths.home,
         # A submission under a key may be repeated: it is accepted once.
         "keys": True,

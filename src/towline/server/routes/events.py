@@ -8,8 +8,10 @@ from msgspec import Meta, Struct
 
 from towline.agent.frames import encode_json
 from towline.engine.engine import Engine
+from towline.engine.views import event_data
 from towline.engine.wording import words
 from towline.errors import UsageError
+from towline.model.batch import BatchKey
 from towline.model.journal import Event
 from towline.server.endpoints import Call, Endpoint, get
 from towline.server.streams import Events
@@ -39,15 +41,14 @@ async def events(call: Call, query: Chosen) -> Events:
     which event it saw last.
     """
     desk = call.desk
-    job, batch, since = query.job, query.batch, query.since
+    job, since = query.job, query.since
     if last := call.header("Last-Event-ID"):
         if not last.isdecimal():
             raise UsageError(f"Last-Event-ID is the number of an event, not {last!r}")
         since = int(last)
     if job:
-        desk.engine.job(job)
-    if batch:
-        desk.engine.store.batches.named(batch)
+        desk.job(call.who, job)
+    batch = desk.batch(call.who, query.batch).key if query.batch else None
     if since < 0:
         since = desk.engine.store.journal.last_seq()
     lines = _lines(desk.engine, min(since, _LAST), job, batch, query.follow)
@@ -55,7 +56,7 @@ async def events(call: Call, query: Chosen) -> Events:
 
 
 async def _lines(
-    engine: Engine, since: int, job: int, batch: str, follow: bool
+    engine: Engine, since: int, job: int, batch: BatchKey | None, follow: bool
 ) -> AsyncIterator[bytes]:
     with engine.journal.subscribe(job=job, batch=batch) as news:
         yield b": towline\n\n"
@@ -88,7 +89,7 @@ def _message(event: Event) -> bytes:
         "batch": event.batch,
         "attempt": event.attempt,
         "machine": event.machine,
-        "data": event.fields(),
+        "data": event_data(event),
         "text": words(event),
     }
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.kind.encode(), encode_json(body))

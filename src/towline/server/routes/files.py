@@ -2,17 +2,19 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import msgspec
 
-from towline.api.files import Fetched, Listing, Stat, Walk, Written
+from towline.api.files import Coming, Fetched, Listing, Stat, Walk, Written
 from towline.api.places import Forwarded, Forwards, Nothing
+from towline.backends.terms import Printed
+from towline.engine.api import Desk
 from towline.engine.cleaning.cleaned import explained
-from towline.engine.desk import Desk
 from towline.engine.following.output import Frame
+from towline.engine.views import view
 from towline.errors import AgentError, NotFound, UsageError
-from towline.model.job import Job, view
+from towline.model.job import Job
 from towline.server.endpoints import Call, Endpoint, delete, get, post, put
 from towline.server.streams import Bytes, Frames
 
@@ -45,7 +47,7 @@ class NewFile(msgspec.Struct):
 
 class Exec(msgspec.Struct):
     argv: list[str]
-    process: int = 0
+    process: Place = 0
 
 
 class Back(msgspec.Struct):
@@ -55,12 +57,6 @@ class Back(msgspec.Struct):
 class ForwardAsk(msgspec.Struct):
     port: int
     local: int = 0
-
-
-async def _ask(desk: Desk, job_id: int, op: str, blob: bytes = b"", **fields: Any) -> Any:
-    job = desk.engine.job(job_id)
-    with explained_to(desk, job):
-        return await desk.machines.file_operation(job, 0, op, blob, **fields)
 
 
 @contextmanager
@@ -78,27 +74,33 @@ def explained_to(desk: Desk, job: Job) -> Iterator[None]:
 @get("/v1/jobs/{job_id:int}/files")
 async def list_files(call: Call, job_id: int, query: InFolder) -> Listing:
     """What is in a folder of a job."""
-    header, _ = await _ask(call.desk, job_id, "list", path=query.path)
-    return {"entries": header["entries"], "more": header.get("more", False)}
+    desk, job = call.desk, call.desk.job(call.who, job_id)
+    with explained_to(desk, job):
+        page = await desk.fleet.files(job, 0).entries(query.path)
+    return {"entries": page.files, "more": page.more}
 
 
 @get("/v1/jobs/{job_id:int}/walk")
 async def walk(call: Call, job_id: int, query: InFolder) -> Walk:
     """All files below a folder of a job."""
-    header, _ = await _ask(call.desk, job_id, "walk", path=query.path)
-    return {"files": header["files"], "more": header.get("more", False)}
+    desk, job = call.desk, call.desk.job(call.who, job_id)
+    with explained_to(desk, job):
+        page = await desk.fleet.files(job, 0).walk(query.path)
+    return {"files": page.files, "more": page.more}
 
 
 @get("/v1/jobs/{job_id:int}/stat")
 async def stat(call: Call, job_id: int, query: InFolder) -> Stat:
     """What a path is; a link inside the job's folder is followed."""
-    header, _ = await _ask(call.desk, job_id, "stat", path=query.path)
+    desk, job = call.desk, call.desk.job(call.who, job_id)
+    with explained_to(desk, job):
+        found = await desk.fleet.files(job, 0).stat(query.path)
     return {
-        "name": header["name"],
-        "kind": header["kind"],
-        "size": header["size"],
-        "mtime": header["mtime"],
-        "mode": header["mode"],
+        "name": found["name"],
+        "kind": found["kind"],
+        "size": found["size"],
+        "mtime": found["mtime"],
+        "mode": found["mode"],
     }
 
 
@@ -107,8 +109,8 @@ async def get_file(call: Call, job_id: int, query: Range) -> Bytes:
     """The bytes of a file, or of the range that `offset` and `limit` name."""
     desk = call.desk
     end = min(query.offset + query.limit, _LAST_PLACE)
-    job = desk.engine.job(job_id)
-    found = desk.machines.files(job, 0).read(query.path, query.offset, end)
+    job = desk.job(call.who, job_id)
+    found = desk.fleet.files(job, 0).read(query.path, query.offset, end)
     # The first piece is fetched before answering, so that errors are answers, not broken streams.
     with explained_to(desk, job):
         size, first = await anext(found)
@@ -136,9 +138,9 @@ async def put_file(call: Call, job_id: int, query: NewFile) -> Written:
     """Make a file of a job of the bytes that are sent."""
     desk = call.desk
     mode = _mode(query.mode)
-    job = desk.engine.job(job_id)
+    job = desk.job(call.who, job_id)
     with explained_to(desk, job):
-        size = await desk.machines.files(job, 0).write(query.path, mode, call.stream())
+        size = await desk.fleet.files(job, 0).write(query.path, mode, call.stream())
     return {"bytes": size}
 
 
@@ -148,29 +150,37 @@ async def execute(call: Call, job_id: int, body: Exec) -> Frames:
     desk = call.desk
     if not body.argv:
         raise UsageError("there is no command to run", hint=f"tow exec {job_id} -- COMMAND")
-    job = desk.engine.job(job_id)
+    job = desk.job(call.who, job_id)
 
     async def stream() -> AsyncIterator[Frame]:
-        async for item in desk.backends.execute(job, body.process, body.argv):
-            if "ending" in item:
-                ending = item["ending"]
-                code = ending.get("code")
-                if code is None and ending.get("signal") is not None:
-                    code = 128 + ending["signal"]
-                end = {**view(job), "exit_code": code, "reason": ending.get("text") or ""}
-                yield {"end": end}, b""
+        async for item in desk.fleet.execute(job, body.process, body.argv):
+            if isinstance(item, Printed):
+                header = {"stream": item.stream, "offset": item.offset}
+                yield {**header, "group": 0, "process": 0, "label": ""}, item.data
             else:
-                blob = item.pop("blob")
-                yield {**item, "group": 0, "process": 0, "label": ""}, blob
+                code, text = item.code, item.text
+                if code is None and item.signal is not None:
+                    code = 128 + item.signal
+                because = {"kind": "told", "text": text} if text else {"kind": ""}
+                about = {"exit_code": code, "reason": text, "because": because}
+                yield {"end": {**view(job), **about}}, b""
 
     return Frames(stream())
+
+
+@get("/v1/jobs/{job_id:int}/results")
+async def results_so_far(call: Call, job_id: int) -> Coming:
+    """How many bytes of a job's results have come that are coming now, and of how many."""
+    call.desk.job(call.who, job_id)
+    came, total = call.desk.results.coming(job_id) or (0, 0)
+    return {"done": came, "total": total}
 
 
 @post("/v1/jobs/{job_id:int}/results")
 async def results(call: Call, job_id: int, body: Back) -> Fetched:
     """Bring home what is there now, also while the job runs."""
     desk = call.desk
-    job = desk.engine.job(job_id)
+    job = desk.job(call.who, job_id)
     if job.attempt is None:
         raise NotFound(f"job {job_id} has not started yet", hint=f"tow why {job_id}")
     await desk.results.settled(job_id)
@@ -184,7 +194,8 @@ async def results(call: Call, job_id: int, body: Back) -> Fetched:
 @post("/v1/jobs/{job_id:int}/forward")
 async def forward(call: Call, job_id: int, body: ForwardAsk) -> Forwarded:
     """Let a port here lead to one beside a job."""
-    return {"local": await call.desk.forwards.add(job_id, body.port, body.local)}
+    job = call.desk.job(call.who, job_id)
+    return {"local": await call.desk.forwards.add(job.id, body.port, body.local)}
 
 
 @get("/v1/forwards")
@@ -207,6 +218,7 @@ ENDPOINTS: list[Endpoint] = [
     get_file,
     put_file,
     execute,
+    results_so_far,
     results,
     forward,
     forwards,

@@ -35,7 +35,10 @@ async def clean(call: Call, body: Cleaning) -> Cleaned:
 @post("/v1/jobs/remove")
 async def remove(call: Call, body: Removal) -> Removed:
     """Forget jobs, and what is kept of them on machines."""
-    removed = await call.desk.removing.remove(body.ids, body.batches, body.force)
+    desk, who = call.desk, call.who
+    jobs = [desk.job(who, job_id) for job_id in body.ids]
+    batches = [desk.batch(who, name) for name in body.batches]
+    removed = await desk.removing.remove(jobs, batches, body.force)
     return {
         "jobs": removed.jobs,
         "batches": removed.batches,
@@ -48,8 +51,9 @@ async def remove(call: Call, body: Removal) -> Removed:
 @get("/v1/disk")
 async def disk(call: Call, query: Where) -> Disk:
     """What is used on the machines of a cluster, or on all that are known."""
-    names = call.desk.whats_free.machine_names(query.cwd, query.cluster)
-    return {"machines": await disk_use(call.desk.machines, names)}
+    places = call.workspace.places(query.cwd)
+    names = call.desk.whats_free.machine_names(places, query.cluster)
+    return {"machines": await disk_use(call.desk.fleet, names)}
 
 
 ENDPOINTS: list[Endpoint] = [clean, remove, disk]

@@ -1,23 +1,37 @@
 """Jobs: submit, look, follow, stop, retry."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
-from towline.api.jobs import Accepted, JobDetail, JobList, Meant, Plan, Stopped, Why
+from towline.api.jobs import (
+    Accepted,
+    JobDetail,
+    JobList,
+    JobSamples,
+    Meant,
+    Plan,
+    Retried,
+    Stopped,
+    Why,
+)
 from towline.api.places import Login
-from towline.engine.ask import JobAsk
-from towline.engine.desk import Desk, login_of
+from towline.engine.api import Desk, login_of
+from towline.engine.chains import skipped_because
 from towline.engine.following.at_home import read_somewhere
 from towline.engine.following.follow import Follower
 from towline.engine.following.output import Frame
 from towline.engine.following.tails import beginnings
 from towline.engine.lists import Wanted, checked_state, listed, meant
-from towline.errors import HostError, LoginWanted, NotFound, UsageError
+from towline.engine.samples import peaks_view, stretch_view
+from towline.engine.views import view
+from towline.errors import HostError, LoginWanted, UsageError
 from towline.hosts.ssh import needs_person
-from towline.model.job import Job, view
+from towline.model.job import Job
 from towline.server.endpoints import Call, Endpoint, Most, get, post
 from towline.server.streams import Frames
+from towline.workspace.ask import JobAsk
+from towline.workspace.draft import FolderDraft
 
 _BOTH = ("out", "err")
 
@@ -68,7 +82,7 @@ async def run(call: Call, body: JobAsk) -> Frames:
     desk = call.desk
 
     async def stream() -> AsyncIterator[Frame]:
-        [job] = await _submit_with_login(desk, [body], call.key)
+        [job] = await _submit_with_login(call, [body])
         follower = _follower(desk, job.id, {}, _BOTH, first_attempt=1)
         async for frame in follower.frames():
             yield frame
@@ -76,12 +90,17 @@ async def run(call: Call, body: JobAsk) -> Frames:
     return Frames(stream())
 
 
-async def _submit_with_login(desk: Desk, asks: list[JobAsk], key: str) -> list[Job]:
+def _drafts(call: Call, asks: list[JobAsk]) -> Iterator[FolderDraft]:
+    return call.workspace.drafts(asks, call.who.name, call.desk.clusters.remembered)
+
+
+async def _submit_with_login(call: Call, asks: list[JobAsk]) -> list[Job]:
     """The jobs; LoginWanted if a person must log in first."""
+    desk = call.desk
     try:
-        return await desk.intake.submit(asks, key)
+        return await desk.intake.submit(call.who, _drafts(call, asks), call.key)
     except HostError as error:
-        login = _login_for(desk, asks) if needs_person(error) else None
+        login = _login_for(call, asks) if needs_person(error) else None
         if login is None:
             for ask in asks:
                 desk.clusters.give_up_unused(ask.cluster or "")
@@ -89,10 +108,12 @@ async def _submit_with_login(desk: Desk, asks: list[JobAsk], key: str) -> list[J
         raise LoginWanted(error, login) from None
 
 
-def _login_for(desk: Desk, asks: list[JobAsk]) -> Login | None:
+def _login_for(call: Call, asks: list[JobAsk]) -> Login | None:
     """How to log in to the first machine that wants a person, of the clusters that are asked."""
-    places = dict.fromkeys((ask.cwd, ask.cluster) for ask in asks)
-    drivers = [driver for place in places for driver in desk.intake.join(*place)[1]]
+    clusters = {(ask.cwd, ask.cluster): ask for ask in asks}.values()
+    drafts = _drafts(call, list(clusters))
+    joined = (call.desk.intake.join(one.places, one.spec.cluster)[1] for one in drafts)
+    drivers = [driver for some in joined for driver in some]
     return next((found for d in drivers if (found := login_of(d)) is not None), None)
 
 
@@ -101,7 +122,7 @@ def _follower(
 ) -> Follower:
     return Follower(
         desk.engine,
-        desk.machines,
+        desk.fleet,
         job,
         offsets,
         streams,
@@ -117,18 +138,18 @@ def _follower(
 @post("/v1/jobs")
 async def submit(call: Call, body: Asks) -> Accepted:
     """Accept jobs; the same key again gives the same jobs."""
-    desk = call.desk
     if body.environ:
         for ask in body.jobs:
             ask.environ = ask.environ or body.environ
-    accepted = await _submit_with_login(desk, body.jobs, call.key)
+    accepted = await _submit_with_login(call, body.jobs)
     return {"jobs": [view(job) for job in accepted]}
 
 
 @post("/v1/plan")
 async def plan(call: Call, body: JobAsk) -> Plan:
     """What a submission would do; nothing is done."""
-    return await call.desk.intake.plan(body)
+    [draft] = _drafts(call, [body])
+    return await call.desk.intake.plan(draft)
 
 
 @get("/v1/jobs")
@@ -136,7 +157,11 @@ async def list_jobs(call: Call, query: Listing) -> JobList:
     """Jobs that are not of a batch: all that are active, and the newest that ended."""
     desk = call.desk
     wanted = Wanted(
-        checked_state(query.state), desk.clusters.called(query.cluster), query.limit, query.all
+        checked_state(query.state),
+        desk.clusters.called(query.cluster),
+        query.limit,
+        query.all,
+        call.who.sees,
     )
     found = listed(desk.engine.store, wanted, desk.engine.clock())
     return {
@@ -149,26 +174,35 @@ async def list_jobs(call: Call, query: Listing) -> JobList:
 @get("/v1/named")
 async def named(call: Call, query: Name) -> Meant:
     """Which job or batch somebody means."""
-    return meant(call.desk.engine.store, query.name)
+    return meant(call.desk.engine.store, call.who, query.name)
 
 
 @get("/v1/jobs/{job_id:int}")
 async def show(call: Call, job_id: int) -> JobDetail:
     """Everything about one job."""
-    return call.desk.detail(job_id)
+    return call.desk.detail(call.who, job_id)
+
+
+@get("/v1/jobs/{job_id:int}/samples")
+async def samples(call: Call, job_id: int) -> JobSamples:
+    """What a job used over its life, by the minute; longer ago, by more minutes at a time."""
+    found = call.desk.samples
+    job = call.desk.job(call.who, job_id)
+    stretches = [stretch_view(stretch) for stretch in found.of_job(job_id)]
+    return {"samples": stretches, "peaks": peaks_view(found.peaks(job))}
 
 
 @get("/v1/jobs/{job_id:int}/why")
 async def why(call: Call, job_id: int) -> Why:
     """Why a job waits, or where it stands."""
-    return call.desk.why(job_id)
+    return call.desk.why(call.who, job_id)
 
 
 @get("/v1/jobs/{job_id:int}/log")
 async def log(call: Call, job_id: int, query: Output) -> Frames:
     """What a job printed: so far, or to its end."""
     desk = call.desk
-    desk.engine.job(job_id)
+    job = desk.job(call.who, job_id)
     wanted = query.stream
     streams = _BOTH if wanted == "all" else (wanted,)
     if not set(streams) <= set(_BOTH):
@@ -177,10 +211,10 @@ async def log(call: Call, job_id: int, query: Output) -> Frames:
         # How much of a service's output the client has already.
         offset = _given(query).get("0.0.out", 0)
         return Frames(desk.services.log(job_id, query.service, offset, query.follow))
-    offsets = await _offsets(desk, query, job_id, streams)
+    offsets = await _offsets(desk, query, job, streams)
     if query.follow:
         return Frames(_follower(desk, job_id, offsets, streams).frames())
-    return Frames(read_somewhere(desk.engine, desk.machines, job_id, offsets, streams))
+    return Frames(read_somewhere(desk.engine, desk.fleet, job_id, offsets, streams))
 
 
 def _given(query: Output) -> dict[str, int]:
@@ -190,17 +224,14 @@ def _given(query: Output) -> dict[str, int]:
         raise UsageError(f"`from` is wrong: {error}") from None
 
 
-async def _offsets(
-    desk: Desk, query: Output, job_id: int, streams: tuple[str, ...]
-) -> dict[str, int]:
+async def _offsets(desk: Desk, query: Output, job: Job, streams: tuple[str, ...]) -> dict[str, int]:
     """Where to go on: what the client has already, or so many lines or bytes before the end."""
     if given := _given(query):
         return given
     size, lines = query.tail, query.lines
     if size <= 0 and lines <= 0:
         return {}
-    job = desk.engine.job(job_id)
-    return await beginnings(desk.machines, job, streams, lines=max(0, lines), size=max(0, size))
+    return await beginnings(desk.fleet, job, streams, lines=max(0, lines), size=max(0, size))
 
 
 @post("/v1/jobs/stop")
@@ -208,35 +239,37 @@ async def stop(call: Call, body: Stop) -> Stopped:
     """Stop jobs."""
     desk = call.desk
     asked = body
-    known = [job_id for job_id in asked.ids if desk.engine.knows(job_id)]
+    known = [job_id for job_id in asked.ids if desk.knows(call.who, job_id)]
     if asked.ids and not known:
-        desk.engine.job(asked.ids[0])
-    await desk.stop(known, asked.now, asked.give_up)
+        desk.job(call.who, asked.ids[0])
+    await desk.stop(call.who, known, asked.now, asked.give_up)
     unknown = sorted(set(asked.ids) - set(known))
-    stopped = [desk.seen(desk.engine.job(job_id)) for job_id in known]
+    stopped = [desk.seen(desk.job(call.who, job_id)) for job_id in known]
     return {"jobs": stopped, "unknown": unknown}
 
 
 @post("/v1/jobs/retry")
-async def retry(call: Call, body: Ids) -> Accepted:
-    """Start jobs again that have ended."""
+async def retry(call: Call, body: Ids) -> Retried:
+    """Start jobs again that have ended, or that the queue of their cluster set aside for an
+    error."""
     desk = call.desk
-    ids = body.ids
-    for job_id in ids:
-        job = desk.engine.job(job_id)
-        if not job.state.final:
-            raise UsageError(
-                f"job {job_id} is {job.state}", hint="only a job that has ended is retried"
-            )
-        desk.clusters.rejoin({job.spec.cluster})
-        if not desk.clusters.knows(job.spec.cluster):
-            name = job.spec.cluster
-            raise NotFound(
-                f"job {job_id} ran on cluster {name!r}, which is gone",
-                hint=f"`tow clusters add {name} MACHINE...` makes it again",
-            )
-    await desk.engine.retry(ids)
-    return {"jobs": [view(desk.engine.job(job_id)) for job_id in ids]}
+    await desk.retry(call.who, body.ids)
+    return {
+        "jobs": [desk.seen(desk.job(call.who, job_id)) for job_id in body.ids],
+        "skipped": list(map(str, skipped_because(desk.engine, body.ids))),
+    }
 
 
-ENDPOINTS: list[Endpoint] = [run, submit, plan, list_jobs, named, show, why, log, stop, retry]
+ENDPOINTS: list[Endpoint] = [
+    run,
+    submit,
+    plan,
+    list_jobs,
+    named,
+    show,
+    samples,
+    why,
+    log,
+    stop,
+    retry,
+]

@@ -30,26 +30,29 @@ class Prune(msgspec.Struct):
 @get("/v1/jobs/{job_id:int}/diff")
 async def diff(call: Call, job_id: int, query: Compared) -> Diff:
     """What differs between what was submitted and something else."""
-    return {"diff": await call.desk.versions.diff(job_id, query.other or None, query.names)}
+    job = call.desk.job(call.who, job_id)
+    other = call.desk.job(call.who, query.other) if query.other else None
+    return {"diff": await call.workspace.versions.diff(job, other, query.names)}
 
 
 @post("/v1/jobs/{job_id:int}/checkout")
 async def checkout(call: Call, job_id: int, body: Checkout) -> CheckedOut:
     """Make a folder of what was submitted."""
-    return {"files": await call.desk.versions.checkout(job_id, body.folder)}
+    job = call.desk.job(call.who, job_id)
+    return {"files": await call.workspace.versions.checkout(job, body.folder)}
 
 
 @get("/v1/snapshots")
 async def list_snapshots(call: Call, query: Folder) -> SnapshotRecords:
     """The records of dirty trees that a repository keeps."""
-    return {"snapshots": call.desk.versions.records(query.cwd)}
+    return {"snapshots": call.workspace.versions.records(query.cwd)}
 
 
 @post("/v1/snapshots/prune")
 async def prune(call: Call, body: Prune) -> Forgotten:
     """Forget records that are older than so long."""
     age_s = 0.0 if body.older_than == "0" else parse_duration_s(body.older_than)
-    return {"forgotten": call.desk.versions.prune(body.cwd, age_s)}
+    return {"forgotten": call.workspace.versions.prune(body.cwd, age_s)}
 
 
 ENDPOINTS: list[Endpoint] = [diff, checkout, list_snapshots, prune]

@@ -8,12 +8,11 @@ from msgspec import Meta
 
 from towline.agent.frames import Unpacker
 from towline.api.files import Written
-from towline.backends.transfer.files import Wanted
-from towline.backends.transfer.job_files import Piece
+from towline.backends.terms import Piece, Wanted
 from towline.engine.following.output import Frame
 from towline.errors import UsageError
-from towline.server.endpoints import Call, Endpoint, post
-from towline.server.routes.files import explained_to
+from towline.server.endpoints import Call, Endpoint, get, post
+from towline.server.routes.files import InFolder, explained_to
 from towline.server.streams import Frames
 
 Place = Annotated[int, Meta(ge=0, le=2**62)]
@@ -40,16 +39,34 @@ class Stored(msgspec.Struct):
     last: bool = True
 
 
+@get("/v1/jobs/{job_id:int}/gather")
+async def gather(call: Call, job_id: int, query: InFolder) -> Frames:
+    """All files at a path: frames with `files`, and the contents of those that are short.
+
+    `got` of a file says how many of the frame's bytes are its own; the others are to be fetched.
+    """
+    desk = call.desk
+    job = desk.job(call.who, job_id)
+
+    async def some() -> AsyncIterator[Frame]:
+        with explained_to(desk, job):
+            async for found in desk.fleet.files(job, 0).gathered("walk", query.path):
+                contents = [one.content for one in found if one.content is not None]
+                yield {"files": [one.entry for one in found]}, b"".join(contents)
+
+    return Frames(some())
+
+
 @post("/v1/jobs/{job_id:int}/fetch")
 async def fetch(call: Call, job_id: int, body: Files) -> Frames:
     """The contents of files: frames with `file` (which of those asked for), `offset` and `last`."""
     desk = call.desk
-    job = desk.engine.job(job_id)
+    job = desk.job(call.who, job_id)
     wanted = [Wanted(file.path, file.size, file.offset) for file in body.files]
 
     async def parts() -> AsyncIterator[Frame]:
         with explained_to(desk, job):
-            async for part in desk.machines.files(job, 0).read_all(wanted):
+            async for part in desk.fleet.files(job, 0).read_all(wanted):
                 if part.error is not None and len(wanted) == 1:
                     raise part.error
                 header: dict[str, Any] = {
@@ -68,7 +85,7 @@ async def fetch(call: Call, job_id: int, body: Files) -> Frames:
 async def store(call: Call, job_id: int) -> Written:
     """Make files of the frames in the body: `path`, `mode`, `offset`, `last`, and the bytes."""
     desk = call.desk
-    job = desk.engine.job(job_id)
+    job = desk.job(call.who, job_id)
 
     async def pieces() -> AsyncIterator[Piece]:
         unpacker = Unpacker()
@@ -78,7 +95,7 @@ async def store(call: Call, job_id: int) -> Written:
                 yield Piece(about.path, about.mode, about.offset, data, about.last)
 
     with explained_to(desk, job):
-        size = await desk.machines.files(job, 0).write_all(pieces())
+        size = await desk.fleet.files(job, 0).write_all(pieces())
     return {"bytes": size}
 
 
@@ -89,4 +106,4 @@ def _stored(header: Any) -> Stored:
         raise UsageError(f"a frame of the request's body is wrong: {error}") from None
 
 
-ENDPOINTS: list[Endpoint] = [fetch, store]
+ENDPOINTS: list[Endpoint] = [gather, fetch, store]

@@ -7,11 +7,11 @@ import msgspec
 from towline.api.files import ProjectView, Revoked, Trust, TrustedNow
 from towline.config.load import project_of
 from towline.config.project import PROJECT_FILE, Project
-from towline.engine.ask import checked_folder
-from towline.engine.desk import Desk
 from towline.errors import NotFound, TowlineError
 from towline.model.odd_text import original
 from towline.server.endpoints import Call, Endpoint, get, post
+from towline.workspace.ask import checked_folder
+from towline.workspace.local import LocalWorkspace
 
 
 class Where(msgspec.Struct):
@@ -27,35 +27,35 @@ class Folder(msgspec.Struct):
 @get("/v1/trust")
 async def show(call: Call, query: Where) -> Trust:
     """The file that holds in a folder, and all that are trusted."""
-    desk = call.desk
+    workspace = call.workspace
     grants = [
         {**msgspec.to_builtins(grant), "file": original(grant.file)}
-        for grant in desk.configuration.trusted.grants()
+        for grant in workspace.configuration.trusted.grants()
     ]
     project = project_of(checked_folder(query.cwd)) if query.cwd else Project()
-    return {"project": _view(desk, project) if project.file else None, "trusted": grants}
+    return {"project": _view(workspace, project) if project.file else None, "trusted": grants}
 
 
 @post("/v1/trust")
 async def trust(call: Call, body: Folder) -> TrustedNow:
     """Trust the file that holds in a folder, as it was shown to the user."""
-    desk = call.desk
+    workspace = call.workspace
     project = _project(body.cwd)
     if body.digest not in ("", project.digest()):
         raise TowlineError(f"{project.file} has just changed", hint="look at it again: tow trust")
     # What can never be used is not asked about: a file that is wrong, or changes the user's own.
-    desk.configuration.check(checked_folder(body.cwd))
+    workspace.configuration.check(checked_folder(body.cwd))
     if project.demands():
-        desk.configuration.trusted.grant(project)
-    return {"project": _view(desk, project)}
+        workspace.configuration.trusted.grant(project)
+    return {"project": _view(workspace, project)}
 
 
 @post("/v1/trust/revoke")
 async def revoke(call: Call, body: Folder) -> Revoked:
     """Trust the file of a folder no more; it may be gone already."""
-    desk = call.desk
+    workspace = call.workspace
     file = project_of(body.cwd).file or os.path.join(body.cwd, PROJECT_FILE)
-    if not desk.configuration.trusted.revoke(file):
+    if not workspace.configuration.trusted.revoke(file):
         raise NotFound(f"{file} was not trusted", hint="those that are: tow trust --list")
     return {"file": file}
 
@@ -67,12 +67,12 @@ def _project(cwd: str) -> Project:
     return project
 
 
-def _view(desk: Desk, project: Project) -> ProjectView:
+def _view(workspace: LocalWorkspace, project: Project) -> ProjectView:
     return {
         "file": project.file,
         "digest": project.digest(),
         "settings": project.demands(),
-        "trusted": not project.demands() or desk.configuration.trusted(project),
+        "trusted": not project.demands() or workspace.configuration.trusted(project),
     }
 
 

@@ -1,0 +1,1 @@
+"""Start programs, find all that they started, end them."""

@@ -1,0 +1,1 @@
+"""The jobs that this agent knows of, and their supervisors."""

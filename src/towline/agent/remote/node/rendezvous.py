@@ -1,0 +1,93 @@
+"""The processes of an attempt on several nodes find each other, through a shared folder."""
+
+import json
+import os
+import socket
+import time
+
+from .. import machine
+from ..records import record
+from ..run.supervisor import HOLD_S, Stopped
+from . import site
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..typed import Environ, Message
+    from .runner import Runner
+
+LOOK_S = 0.2
+
+
+def host_name() -> str:
+    """What other nodes reach it by."""
+    return socket.gethostname()
+
+
+def node_name() -> str:
+    """What the queue calls it, which may be another name."""
+    return site.node_name() or host_name()
+
+
+def meet(runner: "Runner") -> "dict[str, str]":
+    """Wait until all are there; the variables that tell who is where."""
+    attempt, rank = runner.attempt, runner.rank
+    order = attempt.order
+    me: "Message" = {"host": host_name(), "node": node_name()}
+    me["port"] = machine.free_port() if rank == 0 else 0
+    everybody = {rank: me}
+    if order["processes"] > 1:
+        everybody = wait_for_all(runner, attempt.folder + "/meet.%d" % attempt.run, me)
+    return variables(order, rank, everybody)
+
+
+def wait_for_all(runner: "Runner", folder: str, me: "Message") -> "dict[int, Message]":
+    os.makedirs(folder, 0o700, exist_ok=True)
+    record.write_whole("%s/%d" % (folder, runner.rank), json.dumps(me).encode("ascii"))
+    until = time.monotonic() + HOLD_S
+    count = runner.attempt.order["processes"]
+    # Listing, not looking for each: a network file system may remember for long what was not there.
+    while sum(name.isdigit() for name in os.listdir(folder)) < count:
+        runner.wait(LOOK_S)
+        if runner.stop_grace is not None:
+            raise Stopped("stopped", "stopped before it started")
+        if time.monotonic() > until:
+            raise Stopped("void", "not all of its processes came to their nodes")
+    found = {}
+    for rank in range(count):
+        with open("%s/%d" % (folder, rank)) as file:
+            found[rank] = json.loads(file.read())
+    return found
+
+
+def variables(order: "Message", rank: int, everybody: "dict[int, Message]") -> "dict[str, str]":
+    found = own_gpus(order["gpus"][rank])
+    for other, who in everybody.items():
+        group, process = order["ranks"][other]
+        found["HOST_GROUP%d_PROCESS%d" % (group, process)] = who["host"]
+    if order["processes"] > 1:
+        # A job of one process is not to believe that a launcher started it.
+        here = everybody[rank]["node"]
+        beside = sum(everybody[other]["node"] == here for other in range(rank))
+        found["LOCAL_RANK"] = str(beside)
+        found["MASTER_ADDR"] = everybody[0]["host"]
+        found["MASTER_PORT"] = str(everybody[0]["port"])
+    return found
+
+
+def own_gpus(count: int) -> "dict[str, str]":
+    """Of the GPUs that all processes of a step on this node have together, those of this one."""
+    visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    if not count or len(visible) <= count:
+        return {}
+    at = site.process_here() * count
+    return {"CUDA_VISIBLE_DEVICES": ",".join(visible[at : at + count])}
+
+
+def own_tmp(environ: "Environ") -> None:
+    """A TMPDIR that is on this node: the one that came along may be the access node's."""
+    for name in site.SCRATCH:
+        folder = environ.get(name)
+        if folder and os.path.isdir(folder) and os.access(folder, os.W_OK):
+            environ[b"TMPDIR"] = folder
+            return
+    environ.pop(b"TMPDIR", None)

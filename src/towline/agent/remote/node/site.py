@@ -1,0 +1,234 @@
+"""What a queue tells a job on its node, and is asked there: all that runners know of the queues.
+
+Each kind has variables and commands of its own, and the same functions. Which one it is shows in
+the environment that it gives a job.
+"""
+
+import json
+import os
+import subprocess
+
+WORDS_S = 10.0
+#: Where queues put what a job prints outside of its processes; of a task, with its number.
+OUTPUTS = ("slurm%s.out", "grid%s.out")
+#: So often a runner looks whether it is to stop, where the queue itself says so too.
+SELDOM_S = 5.0
+
+
+class Slurm:
+    title = "Slurm"
+    look_s = SELDOM_S
+    #: Folders on the node that the queue made for the job, best first.
+    scratch: "tuple[bytes, ...]" = (b"SLURM_TMPDIR", b"TMPDIR")
+    prefixes: "tuple[bytes, ...]" = (b"SLURM_", b"CUDA_", b"GPU_")
+    names: "tuple[bytes, ...]" = ()
+
+    def task(self):
+        return os.environ["SLURM_ARRAY_TASK_ID"]
+
+    def entry(self, is_task):
+        if is_task:
+            return "%s_%s" % (os.environ["SLURM_ARRAY_JOB_ID"], self.task())
+        return os.environ.get("SLURM_JOB_ID", "")
+
+    def restarts(self, _claimed_run):
+        return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+
+    def process(self):
+        return int(os.environ["SLURM_PROCID"])
+
+    def process_here(self):
+        return int(os.environ.get("SLURM_LOCALID") or 0)
+
+    def node_name(self):
+        return os.environ.get("SLURMD_NODENAME", "")
+
+    def exit_code(self, code):
+        return code
+
+    def step_words(self, part, index, count):
+        words = ["srun", "--ntasks=%d" % part["count"], "--cpus-per-task=%d" % part["cpus"]]
+        words += ["--export=ALL", "--kill-on-bad-exit=0", "--wait=0", "--input=none"]
+        return words + ["--het-group=%d" % index] if count > 1 else words
+
+    def step_environ(self):
+        """So that an `srun` in the user's own script need not wait for these steps to end."""
+        return dict(os.environ, SLURM_OVERLAP="1")
+
+    def requeue(self, number):
+        return answer(["scontrol", "requeue", number]) is not None
+
+    def ran_out(self, number):
+        """It says no other reason while a job ends."""
+        text = answer(["scontrol", "--oneliner", "show", "job", number]) or ""
+        facts = dict(word.partition("=")[::2] for word in text.split())
+        ran_s, limit_s = seconds(facts.get("RunTime", "")), seconds(facts.get("TimeLimit", ""))
+        return ran_s is not None and limit_s is not None and ran_s >= limit_s - 1
+
+
+class GridEngine(Slurm):
+    title = "Grid Engine"
+    #: It kills at once, so a wish to stop is told by a file alone, and looked for more often.
+    look_s = 1.0
+    scratch = (b"TMPDIR",)
+    prefixes = (b"SGE_", b"JOB_", b"CUDA_")
+    names = (
+        b"PE", b"PE_HOSTFILE", b"QUEUE", b"NSLOTS", b"NHOSTS", b"NQUEUES", b"RESTARTED", b"REQUEST",
+        b"REQNAME", b"ARC", b"ENVIRONMENT", b"HOSTNAME", b"TMPDIR", b"TMP", b"TOWLINE_BEGAN",
+    )  # fmt: skip
+    #: Exit codes that mean something to it: run it again, or set it aside.
+    reserved = (99, 100)
+
+    def task(self):
+        return os.environ["SGE_TASK_ID"]
+
+    def entry(self, is_task):
+        number = os.environ.get("JOB_ID", "")
+        return "%s_%s" % (number, self.task()) if is_task else number
+
+    def restarts(self, claimed_run):
+        """It says that it started it again, but not how often."""
+        before = claimed_run() if os.environ.get("RESTARTED") == "1" else None
+        return 0 if before is None else before + 1
+
+    def node_name(self):
+        return os.environ.get("HOSTNAME", "")
+
+    def exit_code(self, code):
+        return 1 if code in self.reserved else code
+
+    def process(self):
+        return int(os.environ.get("TOWLINE_PROCESS") or 0)
+
+    def process_here(self):
+        return int(os.environ.get("TOWLINE_PROCESS_HERE") or 0)
+
+    def requeue(self, _number):
+        return False
+
+    def ran_out(self, _number):
+        return False
+
+
+HERE = GridEngine() if "SGE_TASK_ID" in os.environ else Slurm()
+TITLE, SCRATCH, LOOK_S = HERE.title, HERE.scratch, HERE.look_s
+
+
+def task():
+    """Which task of its array this is."""
+    return HERE.task()
+
+
+def entry(is_task):
+    """The number of this entry of the queue; of a task with that of its array before it."""
+    return HERE.entry(is_task)
+
+
+def restarts(claimed_run):
+    """How often the queue started this entry again; `claimed_run()` is the run before it."""
+    return HERE.restarts(claimed_run)
+
+
+def process():
+    """Which process of its step this is."""
+    return HERE.process()
+
+
+def process_here():
+    """Which process of its step on this node this is."""
+    return HERE.process_here()
+
+
+def node_name():
+    """What the queue calls this node, if it says so."""
+    return HERE.node_name()
+
+
+def exit_code(code):
+    """What the queue is told of how a command ended: never what would mean more to it."""
+    return HERE.exit_code(code)
+
+
+def variables():
+    """The names of what the queue itself tells a job: no profile may change it."""
+    return {name for name in os.environb if is_told(name)}
+
+
+def is_told(name):
+    return name.startswith(HERE.prefixes) or name in HERE.names
+
+
+def step_words(part, index, count):
+    """How to start the processes of one of `count` kinds, on the nodes that the job has."""
+    return HERE.step_words(part, index, count)
+
+
+def step_environ():
+    """The environment in which they are started."""
+    return HERE.step_environ()
+
+
+def requeue(number):
+    """Put an entry into the queue again; False where the queue does not take it."""
+    return HERE.requeue(number)
+
+
+def ran_out(number):
+    """Whether the time that the queue gives is over."""
+    return HERE.ran_out(number)
+
+
+# An environment that the queue does not take along
+
+
+def write_environ(folder):
+    """Write ours down beside what is handed over; it may have secrets."""
+    told = {text(name): text(value) for name, value in os.environb.items()}
+    fd = os.open(folder + "/environ", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write(json.dumps(told))
+
+
+def take_environ(folder):
+    """Have it on the node, but for what the queue itself told."""
+    with open(folder + "/environ") as file:
+        told = json.loads(file.read())
+    own = {name: value for name, value in os.environb.items() if is_told(name)}
+    os.environb.clear()
+    for name, value in told.items():
+        if not is_told(name.encode("utf-8", "surrogateescape")):
+            os.environ[name] = value
+    for name, value in own.items():
+        os.environb[name] = value
+
+
+def text(value):
+    return value.decode("utf-8", "surrogateescape")
+
+
+# What commands print
+
+
+def seconds(text):
+    """`1-02:03:04` in seconds; None for what is no time."""
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if (
+        len(parts) != 3
+        or not all(part.isdigit() for part in parts)
+        or (dash and not days.isdigit())
+    ):
+        return None
+    hours, minutes, left = map(int, parts)
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + left
+
+
+def answer(words):
+    """What a command of the queue printed; None when it failed."""
+    try:
+        run = subprocess.run(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=WORDS_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if run.returncode else run.stdout.decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""What is written down about a job, and what that tells."""

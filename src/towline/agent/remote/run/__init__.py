@@ -1,0 +1,1 @@
+"""One command, from its folder to its end."""

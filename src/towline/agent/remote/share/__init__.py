@@ -1,0 +1,1 @@
+"""What a machine has, and what everybody's jobs were granted of it."""

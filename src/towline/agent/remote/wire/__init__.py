@@ -1,0 +1,1 @@
+"""What is asked for while it comes about: logs, ports, large files."""

@@ -1,0 +1,135 @@
+"""The site's own words for what a job needs: parallel environments and complexes. Pure."""
+
+import math
+from collections.abc import Iterable
+
+from towline.backends.queue.dialect import Words
+from towline.errors import UsageError
+from towline.model.units import parse_memory_mb
+from towline.probes.gridengine_site import GPU_NAMES, Complex, Environment, GridSite
+
+#: Complexes by which sites count memory, likeliest first; those that count it come before others.
+MEMORY_NAMES = (
+    "m_mem_free", "mem", "rmem", "h_vmem", "virtual_free", "mem_free", "s_vmem", "h_rss", "h_data",
+)  # fmt: skip
+#: What a host has free, where it is not counted.
+_OF_THE_HOST = ("mem_free", "virtual_free")
+
+
+def split(words: Iterable[str]) -> tuple[Words, dict[str, str]]:
+    """Words of qsub, and what is asked for in ours."""
+    plain: Words = []
+    asks: dict[str, str] = {}
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word[2:].partition("=")
+            asks[name] = value
+        else:
+            plain.append(word)
+    return plain, asks
+
+
+def fit(words: Iterable[str], site: GridSite | None) -> Words:
+    """The same in words of this site; UsageError where it has none for them."""
+    plain, asks = split(words)
+    if not asks:
+        return plain
+    if site is None:
+        raise UsageError("what this Grid Engine has is not known yet", hint="tow doctor tells more")
+    slots, parallel = _parallel(asks, site, _queues(plain))
+    resources = [
+        *_memory(asks, site, slots),
+        *_gpus(asks, site, slots),
+        *(_exclusive(site) if "exclusive" in asks else []),
+    ]
+    found = [*parallel, *(["-l", ",".join(resources)] if resources else [])]
+    # Before the script and its words, which are the last three; a test has its command there.
+    return [plain[0], *found, *plain[1:]]
+
+
+def _queues(plain: Words) -> set[str]:
+    named = [plain[at + 1] for at, word in enumerate(plain[:-1]) if word == "-q"]
+    return {one.partition("@")[0] for text in named for one in text.split(",")}
+
+
+def _parallel(asks: dict[str, str], site: GridSite, queues: set[str]) -> tuple[int, Words]:
+    cpus, count = int(asks.get("cpus", "1")), int(asks.get("processes", "1"))
+    slots = cpus * count
+    if slots == 1:
+        return 1, []
+    there = [one for one in site.environments if not queues or queues & set(one.queues)]
+    if name := asks.get("pe-is"):
+        chosen = [one for one in site.environments if one.name == name]
+    elif count == 1:
+        chosen = [one for one in there if one.is_for_one_host(cpus)]
+    else:
+        chosen = [one for one in there if one.is_spread(cpus)]
+    usable = [one for one in chosen if one.queues and one.slots >= slots]
+    if not usable:
+        raise UsageError(_no_environment(cpus, count, there), hint=_PE_HINT)
+    return slots, ["-pe", usable[0].name, str(slots)]
+
+
+_PE_HINT = "choose one yourself: -o pe='NAME SLOTS', or `pe` of the cluster in the configuration"
+
+
+def _no_environment(cpus: int, count: int, there: list[Environment]) -> str:
+    what = f"{cpus} CPUs on one host" if count == 1 else f"{count} processes"
+    what += f" of {cpus} CPUs each" if count > 1 and cpus > 1 else ""
+    has = ", ".join(f"{one.name} ({one.rule})" for one in there) or "none"
+    return f"this Grid Engine has no parallel environment for {what}; it has: {has}"
+
+
+def _memory(asks: dict[str, str], site: GridSite, slots: int) -> list[str]:
+    if "mem" not in asks:
+        return []
+    one = _complex(site, asks.get("memory-is", ""), MEMORY_NAMES)
+    if one is None:
+        raise UsageError(
+            "this Grid Engine has no complex for memory",
+            hint="name the one it has: `memory` of the cluster in the configuration, or -o l=..",
+        )
+    total_mb = parse_memory_mb(asks["mem"])
+    # A load value is about the host as a whole; what is counted, or is a limit, is by slot.
+    by_slot = one.is_counted or one.name not in _OF_THE_HOST
+    by_slot = by_slot and one.is_per_slot
+    return [f"{one.name}={math.ceil(total_mb / slots) if by_slot else total_mb}M"]
+
+
+def _gpus(asks: dict[str, str], site: GridSite, slots: int) -> list[str]:
+    if "gpus" not in asks:
+        return []
+    one = _complex(site, asks.get("gpus-is", ""), GPU_NAMES)
+    if one is None:
+        raise UsageError(
+            "this Grid Engine has no complex for GPUs",
+            hint="name the one it has: `gpus` of the cluster in the configuration, or -o l=..",
+        )
+    count, share = int(asks["gpus"]), int(asks.get("processes", "1"))
+    total = count * share
+    if not one.is_per_slot:
+        return [f"{one.name}={total}"]
+    if total % slots:
+        raise UsageError(
+            f"this Grid Engine counts GPUs ({one.name}) by slot, and {total} for {slots} slots"
+            " cannot be said",
+            hint="ask for as many CPUs as GPUs, or for one CPU",
+        )
+    return [f"{one.name}={total // slots}"]
+
+
+def _exclusive(site: GridSite) -> list[str]:
+    found = [one.name for one in site.complexes.values() if one.relation == "EXCL"]
+    if not found:
+        raise UsageError("this Grid Engine cannot give a host to one job alone", hint="leave it")
+    return [f"{found[0]}=true"]
+
+
+def _complex(site: GridSite, named: str, names: Iterable[str]) -> Complex | None:
+    if named:
+        return site.complexes.get(named)
+    there = [site.complexes[name] for name in names if name in site.complexes]
+    there = [one for one in there if one.can_be_asked]
+    # A limit of what a process may map kills much that only looks large: what is free comes first.
+    there.sort(key=lambda one: (not one.is_counted, one.name not in _OF_THE_HOST))
+    return next(iter(there), None)

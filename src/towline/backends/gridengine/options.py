@@ -1,0 +1,154 @@
+"""From what a job needs to the options of `qsub`. Pure.
+
+What a site calls its memory, its GPUs and its parallel environments is known only once it was
+asked. So a job carries what it needs in words of our own (`--cpus=4`, `--mem=4096M`), which no
+option of qsub looks like, and `fitting.py` puts the site's words in their place.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+
+from towline.backends.queue.dialect import Value
+from towline.errors import UsageError
+from towline.model.request import Need, Request
+
+#: What Towline itself says to qsub, and why nobody else can.
+OURS = {
+    "A": "the job is found again by it",
+    "C": "the command comes after the options",
+    "N": "the title is given with -t",
+    "S": "the script is Towline's own",
+    "V": "variables are set with -e",
+    "b": "the command comes after the options",
+    "cwd": "the job runs in its own folder",
+    "e": "`tow log` shows the output",
+    "h": "a held job would never start",
+    "i": "a job has no standard input",
+    "j": "`tow log` shows the output",
+    "now": "`tow run` waits by itself",
+    "o": "`tow log` shows the output",
+    "r": "use --requeue",
+    "shell": "the script is Towline's own",
+    "sync": "`tow run` waits by itself",
+    "t": "batches become arrays by themselves",
+    "tc": "use --max-parallel with a batch",
+    "terse": "Towline reads qsub's answer",
+    "v": "variables are set with -e",
+    "verify": "use --dry-run",
+    "w": "use --dry-run",
+    "wd": "the job runs in its own folder",
+}
+_NAME = re.compile(r"[A-Za-z][A-Za-z_]*\Z")
+#: Their value is more than one word.
+_SEVERAL_WORDS = frozenset({"pe", "binding"})
+_MERE = frozenset({"", "true", "yes"})
+#: So much later than the job's own limit the queue's comes, which kills without a word.
+_SPARE_S = 60.0
+
+
+def option_names(options: Mapping[str, Value]) -> dict[str, str | None]:
+    """Options by their names, as text; None leaves one out that was given elsewhere."""
+    found: dict[str, str | None] = {}
+    for typed, value in options.items():
+        name = typed.lstrip("-")
+        if not _NAME.match(name):
+            raise UsageError(
+                f"{typed!r} is not the name of a qsub option", hint="write it like -o q=cpu"
+            )
+        if name in OURS:
+            raise UsageError(f"the qsub option -{name} is Towline's own: {OURS[name]}")
+        if "\n" in str(value) or "\0" in str(value):
+            raise UsageError(f"the value of the qsub option -{name} has more than one line")
+        left_out = str(value).lower() in ("false", "no")
+        found[name] = None if left_out else "" if value is True else str(value)
+    return found
+
+
+def qsub_options(
+    request: Request, time_s: float, cluster: Mapping[str, Value], given: Mapping[str, Value]
+) -> list[list[str]]:
+    """The words for qsub, and what only the site can put into its own; `-o` wins over all else.
+
+    Of the cluster there may also be what the site calls things: `--pe`, `--memory`, `--gpus`.
+    """
+    names = {name[2:]: str(value) for name, value in cluster.items() if name.startswith("--")}
+    plain = {name: value for name, value in cluster.items() if not name.startswith("--")}
+    defaults, chosen = option_names(plain), option_names(given)
+    resources = {**_resources(defaults), **_time(time_s), **_resources(chosen)}
+    options = {**defaults, **chosen}
+    found = [word for name, value in options.items() for word in _words(name, value)]
+    if resources:
+        found += ["-l", ",".join(f"{n}={v}" if v else n for n, v in resources.items())]
+    asks = _asks(request, options, resources)
+    found += [f"--{name}={value}" for name, value in asks.items()]
+    used = {"pe": "cpus" in asks or "processes" in asks, "memory": "mem" in asks}
+    used["gpus"] = "gpus" in asks
+    found += [f"--{name}-is={value}" for name, value in names.items() if value and used.get(name)]
+    return [found]
+
+
+def _words(name: str, value: str | None) -> list[str]:
+    if name == "l" or value is None:
+        return []
+    if value.lower() in _MERE:
+        return [f"-{name}"]
+    return [f"-{name}", *(value.split() if name in _SEVERAL_WORDS else [value])]
+
+
+def _resources(options: Mapping[str, str | None]) -> dict[str, str]:
+    """`h_vmem=4G,gpu=1` by name."""
+    parts = (part.strip() for part in (options.get("l") or "").split(","))
+    return {name: value for name, _, value in (part.partition("=") for part in parts) if name}
+
+
+def _time(time_s: float) -> dict[str, str]:
+    """The job ends itself at its limit, gently; the queue, which is not gentle, comes after."""
+    return {"h_rt": str(math.ceil(time_s + _SPARE_S))} if time_s else {}
+
+
+def _asks(
+    request: Request, options: Mapping[str, str | None], resources: Mapping[str, str]
+) -> dict[str, str]:
+    """What the site's own words are still to be found for."""
+    need = _only_need(request)
+    _check(need)
+    cpus, count = max(1, math.ceil(need.cpus)), request.process_count
+    found: dict[str, str] = {}
+    if count > 1:
+        raise UsageError(
+            "a job of several processes cannot run on a Grid Engine yet",
+            hint="ask for one process with several CPUs (--cpus 8), or submit a batch",
+        )
+    if options.get("pe") is None and cpus > 1:
+        found["cpus"] = str(cpus)
+    if need.mem_mb:
+        found["mem"] = f"{need.mem_mb}M"
+    if need.gpus:
+        found["gpus"] = str(need.gpu_count)
+    if need.exclusive:
+        found["exclusive"] = "yes"
+    return {name: value for name, value in found.items() if name not in resources}
+
+
+def _only_need(request: Request) -> Need:
+    needs = {repr(group.need): group.need for group in request.groups}
+    if len(needs) > 1:
+        raise UsageError(
+            "Grid Engine has one kind of process in a job, and this one has several",
+            hint="ask for the same for all of them, or submit them as jobs of their own",
+        )
+    return next(iter(needs.values()))
+
+
+def _check(need: Need) -> None:
+    if need.gpu_mem_mb or need.gpu_util or (need.gpus and not need.gpu_reserved):
+        raise UsageError(
+            "Grid Engine gives out whole GPUs: a share of one cannot be asked for",
+            hint="leave it out: -r '[2:]'",
+        )
+    if names := [gpu.name for gpu in need.gpus if gpu.name]:
+        raise UsageError(
+            f"Grid Engine does not know which GPUs are {', '.join(names)}",
+            hint="ask for the site's own word for them: -o l=NAME=VALUE (`qconf -sc` lists them)",
+        )

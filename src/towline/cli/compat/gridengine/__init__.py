@@ -1,0 +1,1 @@
+"""The commands of Grid Engine, on any kind of cluster."""

@@ -1,0 +1,147 @@
+"""Jobs and arrays of tasks as Grid Engine lists them."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import time
+
+from towline.client.batches import batches, jobs_of
+from towline.model.names import shown_cluster
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from towline.client.session import Session
+
+#: Where a job stands, in Grid Engine's letters.
+LETTERS = {
+    "new": "qw",
+    "staging": "qw",
+    "waiting": "hqw",
+    "queued": "qw",
+    "starting": "t",
+    "running": "r",
+    "stopping": "dr",
+}
+WAITING = ("qw", "hqw", "Eqw")
+
+
+class Entry:
+    """A job, or a task of an array."""
+
+    def __init__(self, job: dict[str, Any], batch: dict[str, Any] | None = None) -> None:
+        self.job = int(job["id"])
+        #: What `qsub` called it: of an array, the number of its first job.
+        self.number = int(batch["first"]) if batch else self.job
+        self.task = int(job["line"]) if batch else 0
+        self.batch = str(batch["name"]) if batch else ""
+        self.name = str(job["title"])
+        self.user = str(job["owner"])
+        held = batch is not None and bool(batch.get("waits_for"))
+        self.state = "hqw" if held else LETTERS.get(job["state"], "qw")
+        self.at = float(job.get("started") or job["submitted"])
+        machines = job.get("machines") or []
+        place = f"{shown_cluster(job['cluster'])}@{machines[0]}" if machines else ""
+        self.queue = "" if self.is_waiting else place
+        self.slots = _slots(str(job["request"]))
+        self.priority = 0.0 if self.state == "hqw" else 0.5 + int(job.get("priority") or 0) / 4096
+        self.view = job
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state in WAITING
+
+
+def _slots(request: str) -> int:
+    found = re.search(r"cpus?=(\d+)", request)
+    return max(1, int(found[1])) if found else 1
+
+
+class Entries:
+    """All that has not ended."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.all = [Entry(job) for job in session.call("GET", "/v1/jobs?state=active")["jobs"]]
+        for view in batches(session):
+            if view["ended"] is None:
+                found = jobs_of(session, view["name"], state="active")
+                self.all += [Entry(job, found["batch"]) for job in found["jobs"]]
+        self.all.sort(key=lambda entry: (entry.is_waiting, entry.number, entry.task))
+
+    def called(self, name: str) -> list[Entry]:
+        """Those of a number, `number.task`, or of a name or pattern of names."""
+        number, _, task = name.partition(".")
+        if number.isdecimal() and (not task or re.fullmatch(r"[\d,:-]+", task)):
+            mine = [entry for entry in self.all if entry.number == int(number)]
+            chosen = task_numbers(task)
+            return [entry for entry in mine if not task or entry.task in chosen]
+        return [entry for entry in self.all if fnmatch.fnmatchcase(entry.name, name)]
+
+
+def task_numbers(text: str) -> set[int]:
+    """`1,3-7:2` as the tasks that it names."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        span, _, step = part.partition(":")
+        first, _, last = span.partition("-")
+        if first.isdecimal():
+            stop = int(last) if last.isdecimal() else int(first)
+            found.update(range(int(first), stop + 1, max(1, int(step or 1))))
+    return found
+
+
+def task_text(tasks: Iterable[int]) -> str:
+    """Tasks as Grid Engine writes them: `1,2`, `3-10:1`."""
+    numbers = sorted(tasks)
+    words: list[str] = []
+    while numbers:
+        run = [numbers[0]]
+        step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
+        while len(run) < len(numbers) and numbers[len(run)] == run[-1] + step:
+            run.append(numbers[len(run)])
+        if len(run) < 3:
+            run = run[:1]
+            words.append(str(run[0]))
+        else:
+            words.append(f"{run[0]}-{run[-1]}:{step}")
+        del numbers[: len(run)]
+    return ",".join(words)
+
+
+def folded(entries: Iterable[Entry], each: bool = False) -> list[tuple[Entry, str]]:
+    """One line for each that runs; tasks that wait alike share one, unless `each` is wanted."""
+    lines: list[tuple[Entry, str]] = []
+    together: dict[tuple[int, str], list[Entry]] = {}
+    for entry in entries:
+        if not entry.task:
+            lines.append((entry, ""))
+        elif each or not entry.is_waiting:
+            lines.append((entry, str(entry.task)))
+        else:
+            together.setdefault((entry.number, entry.state), []).append(entry)
+    lines += [(some[0], task_text(one.task for one in some)) for some in together.values()]
+    lines.sort(key=lambda line: (line[0].is_waiting, line[0].number, line[0].task))
+    return lines
+
+
+def table(lines: list[tuple[Entry, str]]) -> str:
+    """Grid Engine's own columns, blank for blank; nothing at all for nothing."""
+    if not lines:
+        return ""
+    head = (
+        "job-ID  prior   name       user         state submit/start at     queue"
+        "                          slots ja-task-ID \n" + "-" * 113 + "\n"
+    )
+    return head + "".join(_line(entry, tasks) for entry, tasks in lines)
+
+
+def _line(entry: Entry, tasks: str) -> str:
+    at = time.strftime("%m/%d/%Y %H:%M:%S", time.localtime(entry.at))
+    return (
+        f"{entry.number:7d} {entry.priority:7.5f} {entry.name[:10]:<10} {entry.user[:12]:<12} "
+        f"{entry.state[:5]:<5} {at} {entry.queue[:30]:<30} {entry.slots:5d} {tasks or ' ' * 7}\n"
+    )

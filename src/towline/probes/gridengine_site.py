@@ -1,0 +1,197 @@
+"""What a Grid Engine has: its hosts, parallel environments and complexes, as printed. Pure."""
+
+import re
+from xml.etree import ElementTree
+
+from msgspec import Struct
+
+from towline.probes.nodes import Node
+
+#: One question for all that decides how jobs are asked for; a part that fails is left out.
+_SCRIPT = """\
+echo '[configuration]'; qconf -sconf
+echo '[scheduler]'; qconf -ssconf
+echo '[complexes]'; qconf -sc
+for pe in `qconf -spl 2>/dev/null`; do echo '[environment]'; qconf -sp "$pe"; done
+for queue in `qconf -sql 2>/dev/null`; do echo '[queue]'; qconf -sq "$queue"; done
+"""
+_UNITS = {"": 1 / 2**20, "K": 2**-10, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
+#: Names of complexes by which sites count GPUs and memory, likeliest first.
+GPU_NAMES = ("gpu", "gpus", "ngpus", "gpu_card", "cuda", "num_gpu")
+_STATES = {
+    "u": "Grid Engine does not hear of it",
+    "E": "its queue is in error state: only an admin can clear it (qmod -cq)",
+    "d": "its queue is disabled",
+    "D": "its queue is disabled by its calendar",
+    "a": "it is too busy",
+    "s": "its queue is suspended",
+    "S": "its queue is suspended by another",
+    "C": "its queue is suspended by its calendar",
+    "c": "its configuration is ambiguous",
+    "o": "its queue is going",
+}
+
+
+class Environment(Struct, frozen=True):
+    """A parallel environment."""
+
+    name: str
+    rule: str
+    slots: int
+    queues: tuple[str, ...] = ()
+
+    def is_for_one_host(self, slots: int) -> bool:
+        whole = self.rule.isdecimal() and int(self.rule) == slots
+        return self.rule == "$pe_slots" or whole
+
+    def is_spread(self, each: int) -> bool:
+        """Whether it gives every process as many slots as it wants, on whichever host."""
+        spread = self.rule in ("$round_robin", "$fill_up") and each == 1
+        return spread or (self.rule.isdecimal() and int(self.rule) == each)
+
+
+class Complex(Struct, frozen=True):
+    name: str
+    kind: str
+    relation: str
+    requestable: str
+    consumable: str
+
+    @property
+    def can_be_asked(self) -> bool:
+        return self.requestable in ("YES", "FORCED", "Y", "F")
+
+    @property
+    def is_per_slot(self) -> bool:
+        return self.consumable in ("YES", "Y", "NO", "N")
+
+    @property
+    def is_counted(self) -> bool:
+        return self.consumable not in ("NO", "N")
+
+
+class GridSite(Struct, frozen=True):
+    """All that decides how jobs are asked for."""
+
+    environments: tuple[Environment, ...] = ()
+    complexes: dict[str, Complex] = {}
+    queues: tuple[str, ...] = ()
+    #: Tasks that an array may have; 0 where it does not say.
+    longest: int = 0
+    tells_why: bool = False
+
+
+def site_words() -> list[str]:
+    return ["sh", "-c", _SCRIPT]
+
+
+def read_site(text: str) -> GridSite | None:
+    """None where it did not answer."""
+    parts = [
+        (head, _settings(body)) if head != "complexes" else (head, {"": body})
+        for head, body in re.findall(r"^\[(\w+)\]\n(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
+    ]
+    told = {head: settings for head, settings in parts if settings}
+    if "configuration" not in told:
+        return None
+    queues = {one["qname"]: one for head, one in parts if head == "queue" and "qname" in one}
+    complexes = _complexes(told.get("complexes", {}).get("", ""))
+    environments = (one for head, one in parts if head == "environment" and "pe_name" in one)
+    return GridSite(
+        tuple(_environment(one, queues) for one in environments),
+        complexes,
+        tuple(queues),
+        _number(told["configuration"].get("max_aj_tasks", "")),
+        told.get("scheduler", {}).get("schedd_job_info", "") == "true",
+    )
+
+
+def _environment(told: dict[str, str], queues: dict[str, dict[str, str]]) -> Environment:
+    name = told["pe_name"]
+    inside = (q for q, of in queues.items() if name in re.split(r"[\s,]+", of.get("pe_list", "")))
+    rule = told.get("allocation_rule", "")
+    return Environment(name, rule, _number(told.get("slots", "")), tuple(inside))
+
+
+def _settings(text: str) -> dict[str, str]:
+    """Lines continue behind a backslash."""
+    return dict(re.findall(r"^(\w+)[ \t]+(.*?)[ \t]*$", text.replace("\\\n", " "), re.MULTILINE))
+
+
+def _complexes(text: str) -> dict[str, Complex]:
+    rows = (line.split() for line in text.splitlines() if line and not line.startswith(("#", "-")))
+    return {
+        row[0]: Complex(row[0], row[2], row[3], row[4].upper(), row[5].upper())
+        for row in rows
+        if len(row) >= 6
+    }
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+# --- hosts ---------------------------------------------------------------------------------------
+
+
+def node_words() -> list[str]:
+    return ["qhost", "-F", "-q", "-xml"]
+
+
+def read_nodes(text: str) -> list[Node]:
+    """The hosts that have a queue, with its slots as their CPUs; ValueError where it is no list."""
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as problem:
+        raise ValueError(f"qhost's list cannot be read: {problem}") from None
+    return [node for one in root.iter("host") if (node := _node(one)) is not None]
+
+
+def _node(host: ElementTree.Element) -> Node | None:
+    values = {one.get("name", ""): (one.text or "").strip() for one in host.iter("hostvalue")}
+    left = {one.get("name", ""): (one.text or "").strip() for one in host.iter("resourcevalue")}
+    queues = [_queue(one) for one in host.iter("queue")]
+    if not queues:
+        return None
+    total_mb, used_mb = memory_mb(values.get("mem_total", "")), memory_mb(values.get("mem_used"))
+    states = [state for _, state, _, _ in queues]
+    name = host.get("name", "")
+    gpus = next((int(float(left[n])) for n in GPU_NAMES if _is_count(left.get(n, ""))), 0)
+    bad = _worst(states)
+    return Node(
+        name,
+        max(slots for _, _, slots, _ in queues),
+        total_mb,
+        {"": gpus} if gpus else {},
+        max(0, max(slots - used for _, _, slots, used in queues)),
+        max(0, total_mb - used_mb),
+        {"": gpus} if gpus else {},
+        closed="" if "u" in bad else _reason(bad),
+        down=_reason("u") if "u" in bad else "",
+        partitions=tuple(queue for queue, _, _, _ in queues),
+    )
+
+
+def _queue(one: ElementTree.Element) -> tuple[str, str, int, int]:
+    told = {value.get("name", ""): (value.text or "").strip() for value in one.iter("queuevalue")}
+    used, slots = _number(told.get("slots_used", "")), _number(told.get("slots", ""))
+    return one.get("name", ""), told.get("state_string", ""), slots, used
+
+
+def _worst(states: list[str]) -> str:
+    """A host is closed when each of its queues is; by what is wrong with the first."""
+    return states[0] if all(set(state) & set(_STATES) for state in states) else ""
+
+
+def _reason(state: str) -> str:
+    return next((text for letter, text in _STATES.items() if letter in state), "")
+
+
+def _is_count(text: str) -> bool:
+    return re.fullmatch(r"\d+(\.\d+)?", text) is not None
+
+
+def memory_mb(text: str | None) -> int:
+    """`23.5G` -> MB; 0 for what is not heard of."""
+    found = re.fullmatch(r"([\d.]+)([KMGTP]?)", (text or "").strip().upper())
+    return int(float(found[1]) * _UNITS[found[2]]) if found else 0

@@ -1,0 +1,100 @@
+"""Who may call what: one table for every endpoint, and an endpoint that is not in it is an error.
+
+Of jobs and batches that are others', only an administrator learns: whatever names one is looked up
+for whoever asks (engine/api.py).
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from towline.errors import Forbidden
+from towline.model.principal import Principal
+
+
+class Right(StrEnum):
+    """What an endpoint takes."""
+
+    #: Look at what concerns everybody: clusters, machines, the Engine.
+    LOOK = "look"
+    #: Submit jobs, and do with one's own whatever one likes.
+    OWN = "own"
+    #: Change what concerns everybody, or what is the Engine owner's own.
+    ADMINISTER = "administer"
+
+
+#: Method and path of every endpoint.
+RIGHTS: dict[tuple[str, str], Right] = {
+    ("GET", "/v1/engine"): Right.LOOK,
+    ("POST", "/v1/engine/retire"): Right.ADMINISTER,
+    ("POST", "/v1/run"): Right.OWN,
+    ("POST", "/v1/jobs"): Right.OWN,
+    ("POST", "/v1/plan"): Right.OWN,
+    ("GET", "/v1/jobs"): Right.OWN,
+    ("GET", "/v1/named"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}/why"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}/log"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}/samples"): Right.OWN,
+    ("POST", "/v1/jobs/stop"): Right.OWN,
+    ("POST", "/v1/jobs/retry"): Right.OWN,
+    ("POST", "/v1/jobs/remove"): Right.OWN,
+    ("POST", "/v1/batches"): Right.OWN,
+    ("GET", "/v1/batches"): Right.OWN,
+    ("GET", "/v1/batches/{name:str}"): Right.OWN,
+    ("GET", "/v1/batches/{name:str}/follow"): Right.OWN,
+    ("POST", "/v1/batches/{name:str}/stop"): Right.OWN,
+    ("POST", "/v1/batches/{name:str}/retry"): Right.OWN,
+    ("POST", "/v1/batches/{name:str}/results"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}/files"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}/walk"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}/stat"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}/file"): Right.OWN,
+    ("PUT", "/v1/jobs/{job_id:int}/file"): Right.OWN,
+    ("POST", "/v1/jobs/{job_id:int}/fetch"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}/gather"): Right.OWN,
+    ("POST", "/v1/jobs/{job_id:int}/store"): Right.OWN,
+    ("POST", "/v1/jobs/{job_id:int}/exec"): Right.OWN,
+    ("GET", "/v1/jobs/{job_id:int}/results"): Right.OWN,
+    ("POST", "/v1/jobs/{job_id:int}/results"): Right.OWN,
+    ("POST", "/v1/jobs/{job_id:int}/forward"): Right.OWN,
+    ("GET", "/v1/clusters"): Right.LOOK,
+    ("GET", "/v1/machines"): Right.LOOK,
+    ("GET", "/v1/disk"): Right.LOOK,
+    ("GET", "/v1/doctor"): Right.LOOK,
+    # Whatever follows is the Engine owner's: events, ports and services of everybody, the files of
+    # this machine, its configuration, and logins to its machines.
+    ("GET", "/v1/events"): Right.ADMINISTER,
+    ("GET", "/v1/forwards"): Right.ADMINISTER,
+    ("DELETE", "/v1/forwards/{local:int}"): Right.ADMINISTER,
+    ("GET", "/v1/services"): Right.ADMINISTER,
+    ("GET", "/v1/jobs/{job_id:int}/diff"): Right.ADMINISTER,
+    ("POST", "/v1/jobs/{job_id:int}/checkout"): Right.ADMINISTER,
+    ("GET", "/v1/snapshots"): Right.ADMINISTER,
+    ("POST", "/v1/snapshots/prune"): Right.ADMINISTER,
+    ("GET", "/v1/trust"): Right.ADMINISTER,
+    ("POST", "/v1/trust"): Right.ADMINISTER,
+    ("POST", "/v1/trust/revoke"): Right.ADMINISTER,
+    ("POST", "/v1/clusters"): Right.ADMINISTER,
+    ("POST", "/v1/clusters/default"): Right.ADMINISTER,
+    ("POST", "/v1/clusters/behind"): Right.ADMINISTER,
+    ("DELETE", "/v1/clusters/{name:str}"): Right.ADMINISTER,
+    ("GET", "/v1/machines/login"): Right.ADMINISTER,
+    ("POST", "/v1/machines/redial"): Right.ADMINISTER,
+    ("POST", "/v1/limits"): Right.ADMINISTER,
+    ("POST", "/v1/gc"): Right.ADMINISTER,
+}
+
+
+def check(who: Principal, right: Right) -> None:
+    """Refuse what somebody may not do."""
+    if right is Right.ADMINISTER and not who.administrator:
+        raise Forbidden(f"{who.name} is not an administrator here", hint="ask one")
+
+
+def check_complete(served: Iterable[tuple[str, str]]) -> None:
+    """Refuse to serve what nobody thought about."""
+    served = set(served)
+    if without := sorted(served - RIGHTS.keys()):
+        raise ValueError(f"without an entry in server/rights.py: {without}")
+    if gone := sorted(RIGHTS.keys() - served):
+        raise ValueError(f"in server/rights.py, and served nowhere: {gone}")

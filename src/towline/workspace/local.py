@@ -1,0 +1,58 @@
+"""The workspace of this machine's own Engine: it runs in the same process."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec.structs import replace
+
+from towline.config.load import Configuration
+from towline.config.settings import CleanupSettings, Cluster, SnapshotSettings
+from towline.snapshot.blobs import BlobStore
+from towline.snapshot.folder import only_these
+from towline.workspace.ask import JobAsk, checked_folder, spec_from
+from towline.workspace.base import Places
+from towline.workspace.draft import FolderDraft, Freezer
+from towline.workspace.versions import Versions
+
+#: Finds a cluster that no configuration names, and that was made for an earlier submission.
+Made = Callable[[str], Cluster | None]
+
+
+class LocalWorkspace:
+    """Folders, configuration and git of the user whose Engine this is."""
+
+    def __init__(self, configuration: Configuration, blobs: BlobStore) -> None:
+        self.configuration = configuration
+        self._freezer = Freezer(blobs)
+        self.versions = Versions(configuration, self._freezer)
+
+    def places(self, folder: str | None) -> Places:
+        """The clusters as they are configured in a folder."""
+        config, sources = self.configuration.with_sources(folder)
+        return Places(config, sources, self.configuration.user_file)
+
+    def drafts(self, asks: Iterable[JobAsk], owner: str, made: Made) -> Iterator[FolderDraft]:
+        """What is asked, checked as far as that is possible here; nothing is read yet."""
+        known: dict[tuple[str, str | None], Places] = {}
+        for ask in asks:
+            where = (ask.cwd, ask.cluster)
+            if where not in known:
+                known[where] = self._with_made(ask, made)
+            places = known[where]
+            yield FolderDraft(ask, spec_from(ask, places, owner), places, self._freezer)
+
+    def _with_made(self, ask: JobAsk, made: Made) -> Places:
+        places = self.places(checked_folder(ask.cwd))
+        cluster = made(ask.cluster) if ask.cluster else None
+        if cluster is None or not ask.cluster:
+            return places
+        clusters = {**places.config.clusters, ask.cluster: cluster}
+        return replace(places, config=replace(places.config, clusters=clusters))
+
+    async def pack(self, folder: str) -> str:
+        # All of it, even if the Engine's home lies in a repository.
+        settings = only_these(SnapshotSettings(limit_mb=1e9), ["."])
+        taken = await self._freezer.snapshot(folder, settings)
+        return taken.id if taken.entries else ""
+
+    def cleanup(self) -> CleanupSettings:
+        return self.configuration.in_folder(None).cleanup

@@ -1,0 +1,154 @@
+"""From what a job needs to the words of qsub, and from its answers to what they mean."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from towline.backends.gridengine.dialect import GridEngineDialect
+from towline.backends.queue.dialect import Phase, Refusal, Site, Words
+from towline.errors import UsageError
+from towline.model.grammar import parse_request
+from towline.model.job import Job, JobSpec, Queueing, State
+from towline.probes.gridengine_site import read_site
+
+RECORDED = Path(__file__).parents[1] / "probes" / "recorded" / "gridengine"
+SITE = Site(own=read_site((RECORDED / "site.txt").read_text()))
+DIALECT = GridEngineDialect()
+
+
+def asked(request: str = "[]", time_s: float = 0.0, **given: str) -> Words:
+    (words,) = DIALECT.options(parse_request(request), time_s, {}, given)
+    return words
+
+
+def fitted(request: str = "[]", **given: str) -> Words:
+    return DIALECT.fit(["qsub", *asked(request, **given), "job"], SITE)
+
+
+def test_options_are_those_of_qsub_and_the_command_line_wins() -> None:
+    configured = {"q": "cpu", "l": "h_vmem=1G,gpu=1", "P": "lab"}
+    given = {"l": "h_vmem=4G", "pe": "smp 4", "P": "no", "notify": "yes"}
+    (words,) = DIALECT.options(parse_request("[]"), 0.0, configured, given)
+    assert words == ["-q", "cpu", "-pe", "smp", "4", "-notify", "-l", "h_vmem=4G,gpu=1"]
+
+
+def test_the_time_limit_of_the_queue_comes_after_the_one_that_is_kept_gently() -> None:
+    assert asked(time_s=3600.0) == ["-l", "h_rt=3660"]
+    assert asked(time_s=3600.0, l="h_rt=10") == ["-l", "h_rt=10"]
+
+
+@pytest.mark.parametrize("name", ["N", "o", "t", "wd", "V", "-h", "q q", "1"])
+def test_options_of_our_own_and_odd_ones_are_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        asked(**{name: "x"})
+
+
+def test_needs_wait_for_the_words_of_the_site() -> None:
+    assert asked("[cpus=4,mem=8G]") == ["--cpus=4", "--mem=8192M"]
+    assert fitted("[cpus=4]") == ["qsub", "-pe", "smp", "4", "job"]
+    assert fitted("[2:gpu]") == ["qsub", "-l", "gpu=2", "job"]
+    with pytest.raises(UsageError, match="several processes"):
+        asked("4:[]")
+    # Of what this site has, only a load value is about memory, and it is of the host as a whole.
+    assert fitted("[cpus=4,mem=8G]")[4:6] == ["-l", "virtual_free=8192M"]
+    named = ["qsub", "--mem=8192M", "--cpus=4", "--memory-is=h_vmem", "job"]
+    assert DIALECT.fit(named, SITE) == ["qsub", "-pe", "smp", "4", "-l", "h_vmem=2048M", "job"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--cpus=4", "-q", "other"], "no parallel environment for 4 CPUs on one host"),
+        (["--cpus=2", "--processes=2"], "2 processes of 2 CPUs each; it has: mpi ($round_robin)"),
+        (["--gpus=1", "--cpus=2"], "counts GPUs (gpu) by slot"),
+        (["--mem=1M", "--memory-is=nosuch"], "no complex for memory"),
+        (["--exclusive=yes"], "to one job alone"),
+    ],
+)
+def test_what_a_site_cannot_do_is_refused_with_what_it_has(words: Words, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        DIALECT.fit(["qsub", *words, "job"], SITE)
+    assert told in refused.value.text
+
+
+def test_a_submission_says_all_that_matters_whatever_the_defaults_of_a_site_are() -> None:
+    queue = Queueing("gridengine", (("-q", "cpu"),))
+    title = "1 train: it's/all*"
+    spec = JobSpec(argv=("true",), cluster="msc", owner="me", title=title, queue=queue)
+    queued = Job(id=7, spec=spec, state=State.STARTING, submitted=0.0)
+    words = DIALECT.submit_words(queued, "e-1-1-x", "/home/me/.towline")
+    assert words[-3:] == ["/home/me/.towline/handed/e-1-1-x/script", "/home/me/.towline", "e-1-1-x"]
+    said = dict(itertools.pairwise(words))
+    assert said["-N"] == "j1_train__it_s_all.tow.e-1-1-x"
+    assert (said["-A"], said["-r"], said["-j"]) == ("tow.e-1-1-x", "n", "y")
+    array = DIALECT.submit_words(queued, "e-a1", "/r", [3, 1, 2], 5)
+    assert "-t 1-3 -tc 5 -q cpu" in " ".join(array)
+
+
+def test_entries_are_named_by_their_mark_and_those_of_others_are_left_out() -> None:
+    entries = DIALECT.read_list((RECORDED / "list.xml").read_text())
+    by_name = {entry.name: entry for entry in entries}
+    assert by_name["eng-12-1-abc"].phase is Phase.RUNNING
+    assert (by_name["eng-a0123_7"].id, by_name["eng-a0123_7"].phase) == ("2_7", Phase.WAITING)
+    assert by_name["eng-13-1-abc"].has_error and by_name["eng-14-1-abc"].why == "held"
+    assert not any(name.startswith("other") for name in by_name)
+    assert DIALECT.cancel_words(["2_6", "2_7", "5"]) == ["qdel", "2.6-7", "5"]
+
+
+def test_what_it_took_with_a_warning_is_no_refusal() -> None:
+    warned = 'Unable to run job: warning: not allowed\nYour job 754 ("wx") has been submitted\n'
+    assert DIALECT.ticket_in({"code": 1, "out": "", "err": warned}) == "754"
+    refused = {"code": 1, "out": "", "err": "Unable to run job: unknown resource\nExiting.\n"}
+    assert DIALECT.ticket_in(refused) == ""
+    assert DIALECT.refusal(refused, False) is Refusal.WRONG
+
+
+ACCOUNT = """\
+==============================================================
+hostname     h2
+jobname      x.tow.e-1-1-x
+jobnumber    5
+taskid       undefined
+account      tow.e-1-1-x
+failed       {failed}
+exit_status  {status}
+ru_wallclock {wallclock}s
+category     {category}
+"""
+
+
+@pytest.mark.parametrize(
+    ("failed", "status", "category", "claimed", "cause", "text"),
+    [
+        ("0", "3", "NONE", True, "lost", "exit code 3, but there is no record"),
+        ("0", "97", "NONE", False, "failed", "does not see Towline's folder"),
+        ("0", "98", "NONE", False, "failed", "no python3 on h2"),
+        ("100 : assumedly after job", "137 (Killed)", "NONE", True, "cancelled", "qdel"),
+        ("37  : qmaster enforced", "137", "-l h_rt=3", True, "timeout", "time limit (3.0 s)"),
+        ("37  : qmaster enforced", "137", "-l h_vmem=1G", True, "oom", "more memory"),
+        ("19  : before writing exit_status", "0", "NONE", True, "lost", "its host h2 failed"),
+    ],
+)
+def test_the_accounts_word_for_an_end_without_a_record(
+    failed: str, status: str, category: str, claimed: bool, cause: str, text: str
+) -> None:
+    told = ACCOUNT.format(failed=failed, status=status, category=category, wallclock=3)
+    (entry,) = DIALECT.read_recalled(told)
+    assert entry.name == "e-1-1-x"
+    verdict = DIALECT.verdict(entry, "", claimed, now=1.0)
+    assert verdict.ending.cause == cause
+    assert text in verdict.ending.text
+
+
+def test_a_run_that_the_queue_took_back_is_not_its_end() -> None:
+    told = ACCOUNT.format(failed="25  : rescheduling", status=0, category="NONE", wallclock=0)
+    assert not DIALECT.read_recalled(told)[0].has_ended
+
+
+def test_what_is_gone_without_a_word_was_deleted_unless_it_had_begun() -> None:
+    assert DIALECT.vanished(claimed=True, stopped=False, now=1.0) is None
+    deleted = DIALECT.vanished(claimed=False, stopped=False, now=1.0)
+    assert deleted is not None and "qdel" in deleted.ending.text and not deleted.certain
+    stopped = DIALECT.vanished(claimed=False, stopped=True, now=1.0)
+    assert stopped is not None and stopped.certain

@@ -1,0 +1,192 @@
+"""Grid Engine's words: the options of qsub, the columns of qstat, the answers of all."""
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.stub import Stub, answer, job
+from testbed.tow import Tow
+from towline.cli.compat.gridengine.listing import Entry, folded, table, task_numbers, task_text
+from towline.cli.compat.gridengine.options import (
+    Refused,
+    Tasks,
+    check_name,
+    read_script,
+    read_words,
+    resources,
+    variables,
+)
+
+#: What a real Grid Engine 8.1.9 printed.
+RECORDED = (Path(__file__).parent / "recordings" / "qstat.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "count"),
+    [("1-3", "1-3:1", 3), ("1-10:3", "1-10:3", 4), ("5", "5-5:1", 1), ("3-1", "1-3:1", 3)],
+)
+def test_arrays_are_said_as_grid_engine_says_them(text: str, shown: str, count: int) -> None:
+    assert (str(Tasks(text)), len(Tasks(text).numbers)) == (shown, count)
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (["-zzz"], 'qsub: invalid option argument "-zzz"', 2),
+        (["-pe", "smp", "job.sh"], 'The initial portion of string "job.sh" contains no', 7),
+        (["-h", "x.sh"], "not supported", 1),
+    ],
+)
+def test_wrong_options_are_refused_in_its_words(words: list[str], said: str, code: int) -> None:
+    with pytest.raises(Refused) as refused:
+        read_words(words)
+    assert said in refused.value.text and refused.value.code_of_qsub == code
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        (lambda: Tasks("0-3"), "job rejected: 0 is an invalid task id"),
+        (lambda: Tasks("1-100000"), "more than 75000 tasks"),
+        (lambda: check_name("1abc"), '"1abc" is not a valid object name (cannot start with a'),
+        (lambda: check_name("none"), 'Keyword ("NONE") not allowed as objectname'),
+        (lambda: resources("nosuchres=1"), 'unknown resource "nosuchres"'),
+        (lambda: resources("h_rt=abc"), 'attribute "h_rt" is not a time value'),
+        (lambda: resources("h_vmem=1X"), 'attribute "h_vmem" is not a memory value'),
+    ],
+)
+def test_what_is_rejected_says_so_and_exits(check: Any, said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check()
+    text = refused.value.text
+    assert text.startswith("Unable to run job: ") and text.endswith("\nExiting.") and said in text
+    assert refused.value.code_of_qsub == 1
+
+
+def test_lines_of_a_script_are_options_and_the_command_line_wins() -> None:
+    text = '#!/bin/sh\n#$ -N x -j y\necho\n#$-terse\n# $ -N no\n#$ -v A="x y",B=2 # why\n'
+    assert read_script(text, "#$") == {"-N": "x", "-j": "y", "-terse": "y", "-v": "A=x y,B=2"}
+    assert read_script(text, "") == {}
+    assert read_script("#% -N y\n#$ -N x\n", "#%") == {"-N": "y"}
+
+
+def test_variables_split_at_every_comma_and_are_not_expanded_here() -> None:
+    found = variables("A=$HOME/x,B=a=b,C=,D", {"D": "here"})
+    assert found == {"A": "$HOME/x", "B": "a=b", "C": "", "D": "here"}
+    with pytest.raises(Refused) as refused:
+        variables("=1", {})
+    assert refused.value.code_of_qsub == 7
+
+
+def test_resources_are_time_memory_and_gpus() -> None:
+    found = resources("h_rt=1:00:30,h_vmem=4G,gpu=2,arch=lx-amd64")
+    assert found == {"time": "3630s", "mem": "4G", "gpus": "2"}
+    assert resources("h_rt=90") == {"time": "90s"}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "text"),
+    [
+        ([1, 3], "1,3"),
+        ([1, 2], "1,2"),
+        ([1, 2, 3], "1-3:1"),
+        ([2, 4, 5, 6, 7], "2,4-7:1"),
+        ([1, 4, 7, 10], "1-10:3"),
+        ([5], "5"),
+    ],
+)
+def test_task_lists_read_as_they_are_written(tasks: list[int], text: str) -> None:
+    assert (task_text(tasks), sorted(task_numbers(text))) == (text, tasks)
+
+
+def entries_of_the_recording() -> list[tuple[Entry, str]]:
+    found = []
+    for line in RECORDED.splitlines()[2:]:
+        number, prior, name, user, state, day, hour, *rest = line.split()
+        queue = rest.pop(0) if "@" in rest[0] else ""
+        at = time.mktime(time.strptime(f"{day} {hour}", "%m/%d/%Y %H:%M:%S"))
+        entry = Entry(job(int(number), title=name, owner=user, submitted=at, started=at))
+        entry.state, entry.queue, entry.slots, entry.priority = state, queue, int(rest[0]), 0.0
+        entry.priority = float(prior)
+        found.append((entry, rest[1] if len(rest) > 1 else ""))
+    return found
+
+
+def test_the_table_is_byte_for_byte_that_of_grid_engine() -> None:
+    assert table(entries_of_the_recording()) == RECORDED
+    assert table([]) == ""
+
+
+def array(state: str, lines: dict[int, str]) -> list[Entry]:
+    batch = {"first": 104, "name": "arr", "waits_for": []}
+    return [Entry(job(103 + n, one, line=n), batch) for n, one in lines.items()]
+
+
+def test_tasks_that_wait_share_a_line_and_those_that_run_do_not() -> None:
+    tasks = array("", {1: "running", 2: "running", **dict.fromkeys(range(3, 11), "queued")})
+    shown = [(entry.number, entry.state, text) for entry, text in folded(tasks)]
+    assert shown == [(104, "r", "1"), (104, "r", "2"), (104, "qw", "3-10:1")]
+    assert len(folded(tasks, each=True)) == 10
+
+
+def active(stub: Stub, *views: dict[str, Any]) -> None:
+    stub.on("GET /v1/jobs", answer({"jobs": list(views)}))
+    stub.on("GET /v1/batches", answer({"batches": []}))
+
+
+def test_qdel_tells_what_was_waiting_and_what_ran(tow: Tow, stub: Stub) -> None:
+    active(stub, job(12, "running"), job(13, "queued"), job(14, "stopping"))
+    stub.on("POST /v1/jobs/stop", answer({"jobs": [], "unknown": []}))
+    done = tow("qdel", "12", "13,14", "99999")
+    lines = [re.sub(r"^\S+ has", "me has", line) for line in done.stdout.splitlines()]
+    assert (done.returncode, lines) == (
+        1,
+        [
+            'denied: job "99999" does not exist',
+            "me has registered the job 12 for deletion",
+            "me has deleted job 13",
+            "job 14 is already in deletion",
+        ],
+    )
+    assert stub.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12, 13, 14]}
+    assert tow("qdel").returncode == 1
+
+
+def test_qstat_says_nothing_of_nothing_and_knows_what_is_not_there(tow: Tow, stub: Stub) -> None:
+    active(stub)
+    assert (tow("qstat").returncode, tow("qstat").stdout) == (0, "")
+    unknown = tow("qstat", "-j", "99999")
+    assert (unknown.returncode, unknown.stderr) == (1, "Following jobs do not exist: \n99999\n")
+    assert tow("qstat", "-zzz").returncode == 1
+
+
+def test_qstat_as_xml_has_running_and_pending(tow: Tow, stub: Stub) -> None:
+    active(stub, job(12, "running", title="a<b"), job(13, "waiting", machines=[]))
+    from xml.etree import ElementTree
+
+    tree = ElementTree.fromstring(tow("qstat", "-xml").stdout)
+    jobs = [(one.get("state"), one.findtext("JB_job_number")) for one in tree.iter("job_list")]
+    assert jobs == [("running", "12"), ("pending", "13")]
+    assert [one.text for one in tree.iter("state")] == ["r", "hqw"]
+    assert next(tree.iter("JB_name")).text == "a<b"
+
+
+def test_shims_call_the_commands_of_tow(tow: Tow, stub: Stub, tmp_path: Path) -> None:
+    import subprocess
+
+    active(stub, job(12, "running"))
+    assert tow("shims", str(tmp_path / "bin")).returncode == 0
+    assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == [
+        "qacct",
+        "qdel",
+        "qstat",
+        "qsub",
+    ]
+    environ = {"TOWLINE_HOME": str(tow.home), "PATH": "/usr/bin:/bin"}
+    shown = subprocess.run(
+        [tmp_path / "bin" / "qstat"], env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert "\n     12 0." in shown.stdout

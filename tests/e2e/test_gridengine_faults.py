@@ -1,0 +1,87 @@
+"""Batches on a real Grid Engine, whatever is killed meanwhile: none is lost, none runs twice."""
+
+import pytest
+
+from e2e.grid_jobs import configure, longest_array, shell, slow_qsub
+from e2e.jobs import ended, submit, wait_for
+from e2e.test_slurm_arrays import await_end, batch, every_line, lines_run, write_lines
+from e2e.test_slurm_faults import end_all_of_the_user
+from testbed.gridengine import NODES, GridEngine
+from testbed.tow import Tow
+from testbed.waiting import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(900)]
+
+#: Four are submitted at a time, each with so many lines.
+KILLS, AT_ONCE, TASKS = 20, 4, 2
+TOGETHER = "mkdir -p ~/now; touch ~/now/{}; ls ~/now | wc -l >> ~/most; sleep 0.3; rm ~/now/{}; "
+
+
+def test_a_batch_is_one_array_of_which_so_many_run_at_a_time(
+    tow: Tow, gridengine: GridEngine
+) -> None:
+    configure(tow)
+    name = write_lines(tow, 30, TOGETHER + "echo {} >> ~/lines; [ {} != 7 ]")
+    done = tow("batch", "-c", "msc", "--max-parallel", "3", name, timeout=200)
+    assert done.returncode == 1, done.stderr
+    assert await_end(tow) == {"done": 29, "failed": 1}
+    assert lines_run(gridengine) == every_line(30)
+    most = (gridengine.home("h1") / "most").read_text().split()
+    assert max(map(int, most)) <= 3
+    numbers = {tow.json("show", str(job))["queue"]["number"] for job in (1, 15, 30)}
+    assert len({number.partition("_")[0] for number in numbers}) == 1, numbers
+
+
+def test_no_line_is_lost_or_runs_twice_whatever_is_killed(tow: Tow, gridengine: GridEngine) -> None:
+    """Twenty times everything the user has on the head node, in the middle of qsub: the connection,
+    the agent, qsub itself. And once the qmaster, until the Engine has noticed."""
+    configure(tow)
+    count = KILLS * AT_ONCE * TASKS
+    with longest_array(gridengine, TASKS), slow_qsub(gridengine) as queued:
+        name = write_lines(tow, count)
+        assert tow("batch", "-d", "-c", "msc", name).returncode == 0
+        for kill in range(KILLS):
+            wait_until(queued.exists, timeout=120, on_timeout=lambda: batch(tow))
+            end_all_of_the_user(gridengine)
+            queued.unlink()
+            if kill == KILLS // 2:
+                gridengine.stop_master()
+                wait_until(lambda: is_silent(tow), timeout=180, every=0.5)
+                gridengine.start_master()
+        (gridengine.root("h1") / "tmp/hurry").touch()
+        ends = await_end(tow, timeout=500)
+        assert ends == {"done": count}, tow("batch", "show", "--state", "failed", "many").stdout
+    assert lines_run(gridengine) == every_line(count)
+
+
+def is_silent(tow: Tow) -> bool:
+    """The Engine has heard that nobody answers, and calls nothing failed or lost for that."""
+    counts = batch(tow)["counts"]
+    assert not counts.get("failed") and not counts.get("lost"), counts
+    told = tow("status", "--json").stdout
+    return "does not answer" in told or "does not take it now" in told
+
+
+def test_a_job_of_a_host_that_was_cut_off_runs_again_and_only_the_new_run_counts(
+    tow: Tow, gridengine: GridEngine
+) -> None:
+    configure(tow)
+    script = "echo start $HOSTNAME >> ~/runs; until [ -e ~/go ]; do sleep 0.2; done; "
+    script += "echo end $HOSTNAME | tee -a ~/runs > made"
+    job = submit(tow, "-c", "msc", "--requeue", "sh", "-c", script)
+    first = wait_for(tow, job, "running", timeout=90)["machines"][0]
+    runs = gridengine.home("h1") / "runs"
+    gridengine.cut(first)
+    (second,) = set(NODES) - {first}
+    wait_until(lambda: f"start {second}" in runs.read_text(), timeout=180)
+    gridengine.heal(first)
+    # The run that was cut off hears that it does not count, and leaves.
+    wait_until(
+        lambda: "until" not in gridengine.run(first, ["ps", "-eo", "args"]).stdout, timeout=60
+    )
+    shell(gridengine, "touch go")
+    assert ended(tow, job, timeout=120)["state"] == "done"
+    assert runs.read_text().splitlines() == [f"start {first}", f"start {second}", f"end {second}"]
+    made = tow.folder / f"job_results/{job}/made"
+    wait_until(made.exists, timeout=60)
+    assert made.read_text() == f"end {second}\n"

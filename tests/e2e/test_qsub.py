@@ -1,0 +1,83 @@
+"""A Grid Engine's commands where there is none: on this machine, and on one that ssh reaches."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from e2e.jobs import configure, ended, wait_for
+from testbed.hosts import Hosts
+from testbed.tow import Tow
+from testbed.waiting import wait_until
+
+SCRIPT = """#!/usr/bin/env python3
+#$ -j n
+import os, sys, time
+import beside
+print(os.environ["MLP_DATA_DIR"], os.environ["OUTPUT_DIR"], os.environ["JOB_ID"], *sys.argv[1:])
+print(os.environ["SGE_TASK_ID"], file=sys.stderr)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+print("the end")
+"""
+
+
+def test_the_walk_through_on_this_machine(tow: Tow, tmp_path: Path) -> None:
+    home, gate = tmp_path / "home", tmp_path / "gate"
+    home.mkdir()
+    (tow.folder / "train.py").write_text(SCRIPT)
+    (tow.folder / "beside.py").touch()
+    words = ("-q", "cpu", "-v", "MLP_DATA_DIR=/disk/data,OUTPUT_DIR=$HOME/experiments")
+    env = {"HOME": str(home)}
+    told = tow("qsub", *words, "train.py", str(gate), "a  b", env=env)
+    assert told.stdout == 'Your job 1 ("train.py") has been submitted\n', told.stderr
+    out = home / "train.py.o1"
+    first = f"/disk/data {home}/experiments 1 {gate} a  b\n"
+    wait_until(lambda: out.exists() and out.read_text() == first, timeout=60)
+    assert " train.py   " in tow("qstat").stdout and " r     " in tow("qstat").stdout
+    gate.touch()
+    assert ended(tow, 1)["state"] == "done"
+    assert out.read_text() == first + "the end\n"
+    assert (home / "train.py.e1").read_text() == "undefined\n"
+    assert tow("qstat").stdout == ""
+
+
+def test_an_array_a_hold_and_sync_on_this_machine(tow: Tow) -> None:
+    script = '#!/bin/sh\n#$ -N arr -cwd -j y\necho "$SGE_TASK_ID of $JOB_ID"; exit "$1"\n'
+    (tow.folder / "task.sh").write_text(script)
+    told = tow("qsub", "-t", "2-6:2", "task.sh", "0")
+    assert told.stdout == 'Your job-array 1.2-6:2 ("arr") has been submitted\n', told.stderr
+    held = tow("qsub", "-terse", "-cwd", "-hold_jid", "arr", "-b", "y", "-N", "next", "cat", "arr*")
+    assert held.stdout == "4\n"
+    assert ended(tow, 4)["state"] == "done"
+    assert (tow.folder / "next.o4").read_text() == "2 of 1\n4 of 1\n6 of 1\n"
+    failed = tow("qsub", "-sync", "y", "-cwd", "task.sh", "3")
+    assert (failed.returncode, failed.stderr) == (3, "Job 5 exited with exit code 3.\n")
+    done = tow("qsub", "-sync", "y", "-cwd", "-b", "y", "true").stdout
+    assert done.endswith("Job 6 exited with exit code 0.\n")
+    record = dict(line.split(None, 1) for line in tow("qacct", "-j", "5").stdout.splitlines()[1:])
+    assert (record["jobname"], record["failed"], record["exit_status"]) == ("arr", "0", "3")
+    assert tow("qacct", "-j", "99").stderr == "error: job id 99 not found\n"
+    assert tow("qacct", "-j", "1", "-t", "4").stdout.count("taskid") == 1
+    missing = tow("qsub", "nofile.sh")
+    assert missing.returncode == 14 and "error opening nofile.sh" in missing.stderr
+
+
+@pytest.mark.real
+def test_output_of_a_machine_elsewhere_grows_here(tow: Tow, hosts: Hosts) -> None:
+    configure(tow, "h1")
+    script = (
+        'echo "$OUTPUT_DIR"; echo oops >&2; while [ ! -e ~/gate ]; do sleep 0.1; done; echo end'
+    )
+    (tow.folder / "job.sh").write_text(script)
+    told = tow("qsub", "-q", "lab", "-cwd", "-v", "OUTPUT_DIR=~/experiments", "job.sh")
+    assert told.stdout == 'Your job 1 ("job.sh") has been submitted\n', told.stderr
+    out, err = tow.folder / "job.sh.o1", tow.folder / "job.sh.e1"
+    wait_until(lambda: out.read_text().endswith("/experiments\n"), timeout=60)
+    assert out.read_text().startswith("/")
+    wait_for(tow, 1, "running")
+    Path(hosts.home("h1"), "gate").touch()
+    wait_until(lambda: out.read_text().endswith("/experiments\nend\n"), timeout=60)
+    wait_until(lambda: err.read_text() == "oops\n", timeout=60)
+    notes = tow.home / "qsub"
+    wait_until(lambda: not [name for name in os.listdir(notes) if name.endswith(".json")])

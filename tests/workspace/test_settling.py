@@ -1,0 +1,128 @@
+"""Results are on disk before they are called home; one sync serves many jobs."""
+
+import asyncio
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from engine.bench import play_on
+from engine.one_file import Home, OneFileThere
+from towline.engine.results.results import Results
+from towline.model.results import PENDING, at_home, not_fetched
+from towline.workspace import settling
+from towline.workspace.settling import Settling
+
+
+def test_a_result_is_called_home_only_once_it_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    synced: list[str] = []
+
+    def slow(paths: list[str]) -> None:
+        began.set()
+        assert may_end.wait(30)
+        synced.extend(paths)
+
+    monkeypatch.setattr(settling, "sync_files", slow)
+
+    async def scenario(home: Home) -> None:
+        job = await home.job()
+        home.results.fetch_soon(job)
+        while not began.is_set():
+            await asyncio.sleep(0.01)
+        assert (tmp_path / "job_results/1/made").read_text() == "new"
+        assert home.engine.job(1).results == PENDING
+        may_end.set()
+        await home.results.settled(1)
+        assert home.engine.job(1).results == at_home(str(tmp_path / "job_results/1"))
+        assert str(tmp_path / "job_results/1/made") in synced
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+def test_a_result_that_cannot_be_synced_is_not_called_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(paths: list[str]) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(settling, "sync_files", fail)
+
+    async def scenario(home: Home) -> None:
+        home.results.fetch_soon(await home.job())
+        await home.results.settled(1)
+        assert home.engine.job(1).results.why.startswith("cannot write to ")
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+def test_all_that_come_while_one_is_synced_are_synced_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds: list[list[str]] = []
+    may_end = threading.Event()
+
+    def slow(paths: list[str]) -> None:
+        assert may_end.wait(30)
+        rounds.append(paths)
+
+    monkeypatch.setattr(settling, "sync_files", slow)
+
+    async def scenario() -> None:
+        with ThreadPoolExecutor(1) as writers:
+            together = Settling(writers)
+            first = asyncio.create_task(together.on_disk(["first"]))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            rest = [asyncio.create_task(together.on_disk([str(n)])) for n in range(50)]
+            await asyncio.sleep(0)
+            may_end.set()
+            await asyncio.gather(first, *rest)
+            await together.on_disk([])
+        assert rounds == [["first"], [str(n) for n in range(50)]]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("where", ["towline.workspace.settling.sync_files", "read_all"])
+def test_results_that_fail_in_a_way_nobody_expected_say_so_and_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("f\udcff")
+
+    # What is logged of it cannot be told to whoever runs the tests side by side.
+    monkeypatch.setattr(logging.getLogger("towline"), "propagate", False)
+    if where == "read_all":
+        monkeypatch.setattr(OneFileThere, where, fail)
+    else:
+        monkeypatch.setattr(where, fail)
+
+    async def scenario(home: Home) -> None:
+        home.results.fetch_soon(await home.job())
+        results = (await home.engine.job_where(1, lambda job: job.results != PENDING)).results
+        assert results.why.startswith("the Engine failed over them: RuntimeError")
+        assert not len(home.results)
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+def test_even_when_that_cannot_be_told_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("bad")
+
+    monkeypatch.setattr(OneFileThere, "read_all", fail)
+    monkeypatch.setattr(Results, "_why_not", fail)
+
+    async def scenario(home: Home) -> None:
+        home.results.fetch_soon(await home.job())
+        results = (await home.engine.job_where(1, lambda job: job.results != PENDING)).results
+        assert results == not_fetched("the Engine failed: tow engine log")
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
