@@ -28,8 +28,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 from testbed.hosts import Hosts  # noqa: E402
 from testbed.waiting import wait_until  # noqa: E402
 from towline.agent.link import Link  # noqa: E402
-from towline.backends.ahead import Ahead  # noqa: E402
-from towline.backends.staging import stage  # noqa: E402
+from towline.backends.staging.eager import EagerUpload  # noqa: E402
+from towline.backends.staging.stage import stage  # noqa: E402
 from towline.config.settings import SnapshotSettings  # noqa: E402
 from towline.hosts.ssh import SshHost  # noqa: E402
 from towline.snapshot.blobs import BlobStore  # noqa: E402
@@ -71,7 +71,7 @@ class Towline:
         """The tree as it is now, until everything needed is over there."""
         began = time.perf_counter()
         # As the Engine does for a cluster of one machine.
-        ahead = Ahead(self.link)
+        ahead = EagerUpload(self.link)
         take = (take_snapshot, str(self.repo), SnapshotSettings(), self.hashes, self.blobs)
         snapshot = await asyncio.get_running_loop().run_in_executor(None, *take, ahead.offer)
         self.taken = time.perf_counter() - began

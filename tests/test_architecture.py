@@ -41,8 +41,6 @@ LONGEST_FUNCTION = 50
 MOST_FILES = 20
 #: Folders of files that are all alike, each named for the word that is typed.
 LISTS = {"cli/commands"}
-#: Folders that still await their rooms.
-CROWDED = {"backends"}
 CLIENT_MAY_KNOW = ("client", "errors", "version", "config.paths", "config.lock", "model")
 #: What is done in the submitter's folder, which may be on another machine than the Engine.
 OF_THE_SUBMITTER = (
@@ -393,7 +391,7 @@ def test_no_folder_has_more_files_than_a_reader_can_look_over() -> None:
     crowded = [
         f"{named(folder)}: {count} files"
         for folder in folders
-        if str(folder.relative_to(PACKAGE)) not in LISTS | CROWDED
+        if str(folder.relative_to(PACKAGE)) not in LISTS
         and (count := len(list(folder.glob("*.py")))) > MOST_FILES
     ]
     assert not crowded, "\n".join([f"over {MOST_FILES} files:", *crowded])

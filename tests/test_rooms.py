@@ -5,7 +5,7 @@ import pytest
 from test_architecture import PACKAGE, imported_modules, layers, named, part_of, python_files
 
 #: Folders whose own layers are drawn, too.
-INSIDE = ("core", "agent/remote")
+INSIDE = ("core", "backends", "agent/remote")
 
 
 @pytest.mark.parametrize("folder", INSIDE)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from towline.agent.link import Link
-from towline.backends.channel import Channel
+from towline.backends.machines.channel import Channel
 from towline.errors import HostError, Unusable
 from towline.hosts.base import Host
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from backends.hostile import HostileHost
-from towline.backends.driver import Driver
-from towline.backends.wanted import Wanted
+from towline.backends.machines.driver import Driver
+from towline.backends.machines.wanted import Wanted
 from towline.model.events import ProcessEnded, ProcessStarted
 from towline.model.identity import Identity
 from towline.snapshot.blobs import BlobStore

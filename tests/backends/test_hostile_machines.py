@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from backends.hostile import HELLO, HostileHost, watch_processes
-from towline.backends.driver import Driver
-from towline.backends.wanted import Wanted
+from towline.backends.machines.driver import Driver
+from towline.backends.machines.wanted import Wanted
 from towline.model.events import ProcessEnded, ProcessStarted
 from towline.snapshot.blobs import BlobStore
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from towline.backends.outbox import MANY, MOST_CHARACTERS, messages
+from towline.backends.machines.outbox import MANY, MOST_CHARACTERS, messages
 
 
 def order(size: int) -> dict[str, Any]:

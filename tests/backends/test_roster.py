@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from towline.backends.channel import Channel
-from towline.backends.machines import Machines
+from towline.backends.machines.backend import Machines
+from towline.backends.machines.channel import Channel
+from towline.backends.machines.wanted import Wanted
 from towline.backends.membership import Membership
-from towline.backends.wanted import Wanted
 from towline.errors import HostError, Unreachable
 from towline.model.events import MachineRemoved, MachineSeen
 from towline.model.identity import Identity, identity_from, is_another, is_one

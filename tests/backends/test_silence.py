@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towline.backends.silence import FEWEST_DIALS, TICK_S, AwakeClock, Silence
+from towline.backends.machines.silence import FEWEST_DIALS, TICK_S, AwakeClock, Silence
 
 LIMIT_S = 20.0
 

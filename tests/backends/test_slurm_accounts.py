@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from backends.test_slurm_queue import KEY, Cedar, Scene
 from towline.agent.link import Link
-from towline.backends.driver import Driver
+from towline.backends.machines.driver import Driver
 from towline.backends.queue.commands import Commands
 from towline.backends.queue.handover import Handover
 from towline.backends.queue.state import Attempt, Place

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from towline.agent.link import Link
-from towline.backends.driver import Driver
+from towline.backends.machines.driver import Driver
 from towline.backends.queue.handover import Handover
 from towline.backends.queue.queue import Queue
 from towline.backends.queue.state import Attempt, Place

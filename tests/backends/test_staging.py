@@ -11,8 +11,8 @@ import pytest
 
 from testbed.waiting import wait_until
 from towline.agent.link import Link
-from towline.backends.ahead import Ahead
-from towline.backends.staging import Sending, stage
+from towline.backends.staging.eager import EagerUpload
+from towline.backends.staging.stage import Sending, stage
 from towline.config.settings import SnapshotSettings
 from towline.errors import AgentError
 from towline.hosts.local import LocalHost
@@ -78,7 +78,7 @@ def test_contents_travel_while_the_snapshot_is_taken(play: Callable[[Scenario], 
         (lab.folder / "large").write_bytes(os.urandom(3 * MB))
         link = await lab.open()
         try:
-            ahead = Ahead(link)
+            ahead = EagerUpload(link)
             snapshot = await asyncio.to_thread(lab.take, ahead.offer)
             await stage(link, lab.store, snapshot.id)
             assert lab.there(snapshot)
@@ -98,7 +98,7 @@ def test_what_the_machine_has_does_not_travel_ahead(play: Callable[[Scenario], N
         try:
             await stage(link, lab.store, lab.take().id)
             lab.sent.clear()
-            snapshot = await asyncio.to_thread(lab.take, Ahead(link).offer)
+            snapshot = await asyncio.to_thread(lab.take, EagerUpload(link).offer)
             await stage(link, lab.store, snapshot.id)
             assert lab.bytes_sent() == 0
         finally:
@@ -113,7 +113,7 @@ def test_a_connection_that_breaks_meanwhile_does_not_harm_the_snapshot(
     async def scenario(lab: Lab) -> None:
         fill(lab.folder)
         link = await lab.open()
-        ahead = Ahead(link)
+        ahead = EagerUpload(link)
         await lab.leave(link)
         snapshot = await asyncio.to_thread(lab.take, ahead.offer)
         other = await lab.open()

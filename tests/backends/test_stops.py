@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from towline.backends import driver as driving
-from towline.backends.driver import Driver
-from towline.backends.machines import Machines
+from towline.backends.machines import driver as driving
+from towline.backends.machines.backend import Machines
+from towline.backends.machines.driver import Driver
+from towline.backends.machines.wanted import Wanted
 from towline.backends.membership import Membership
-from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError
 from towline.hosts.base import Host
 from towline.model.events import Fact, ProcessEnded

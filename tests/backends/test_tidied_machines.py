@@ -11,8 +11,8 @@ import pytest
 
 from backends.hostile import watch_processes
 from towline.agent.link import Link
-from towline.backends.driver import Driver
-from towline.backends.wanted import Wanted
+from towline.backends.machines.driver import Driver
+from towline.backends.machines.wanted import Wanted
 from towline.config.settings import SnapshotSettings
 from towline.hosts.local import LocalHost
 from towline.model.events import ProcessEnded

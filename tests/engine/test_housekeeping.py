@@ -14,8 +14,8 @@ from engine.bench import play_on
 from towline.agent.link import Answer, Link
 from towline.backends.base import Fleet
 from towline.backends.clusters import Clusters
+from towline.backends.machines.upkeep import Upkeep
 from towline.backends.transfer.job_files import JobFiles
-from towline.backends.upkeep import Upkeep
 from towline.config.load import load_config
 from towline.config.paths import Paths
 from towline.config.settings import SnapshotSettings

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from fuzz.machines import Evil, Honest, Machine
 from fuzz.messages import connections
 from towline.agent.link import Link
-from towline.backends import channel
-from towline.backends.machines import Machines
+from towline.backends.machines import channel
+from towline.backends.machines.backend import Machines
 from towline.backends.membership import Membership
 from towline.engine.engine import Engine
 from towline.model.job import FINAL, JobSpec, State

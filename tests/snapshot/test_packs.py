@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from towline.backends.parcels import Pace, parcels
+from towline.backends.staging.chunks import Pace, chunks
 from towline.errors import UsageError
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.collecting import MANY
@@ -187,15 +187,15 @@ def test_contents_that_lie_together_travel_as_they_lie(take: Taking, plain: Path
     snapshot = take(plain)
     digests = list(dict.fromkeys(entry[2] for entry in snapshot.entries))
     found: dict[str, bytes] = {}
-    for parcel in parcels(take.store, digests, Pace()):
-        body = bytes(parcel.body)
-        if parcel.op == "blob":
-            name = parcel.fields["hash"]
-            assert parcel.fields["offset"] == len(found.get(name, b""))
+    for chunk in chunks(take.store, digests, Pace()):
+        body = bytes(chunk.body)
+        if chunk.op == "blob":
+            name = chunk.fields["hash"]
+            assert chunk.fields["offset"] == len(found.get(name, b""))
             found[name] = found.get(name, b"") + body
             continue
-        assert isinstance(parcel.body, memoryview)
-        for name, size in parcel.fields["contents"]:
+        assert isinstance(chunk.body, memoryview)
+        for name, size in chunk.fields["contents"]:
             found[name], body = body[:size], body[size:]
         assert not body
     assert {hashlib.sha256(content).hexdigest() for content in found.values()} == set(digests)
@@ -205,8 +205,8 @@ def test_contents_that_lie_together_travel_as_they_lie(take: Taking, plain: Path
 def test_of_an_interrupted_content_only_the_rest_travels(take: Taking, plain: Path) -> None:
     (plain / "large").write_bytes(os.urandom(3 << 20))
     digest = take(plain).entries[0][2]
-    rest = list(parcels(take.store, [digest], Pace(), {digest: 1 << 20}))
+    rest = list(chunks(take.store, [digest], Pace(), {digest: 1 << 20}))
     assert rest[0].fields["offset"] == 1 << 20
-    assert sum(parcel.size for parcel in rest) == 2 << 20
-    nothing = list(parcels(take.store, [digest], Pace(), {digest: 3 << 20}))
-    assert [(len(parcel.body), parcel.fields["last"]) for parcel in nothing] == [(0, True)]
+    assert sum(chunk.size for chunk in rest) == 2 << 20
+    nothing = list(chunks(take.store, [digest], Pace(), {digest: 3 << 20}))
+    assert [(len(chunk.body), chunk.fields["last"]) for chunk in nothing] == [(0, True)]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from towline.backends.driver import Driver
+from towline.backends.machines.driver import Driver
 from towline.backends.membership import Membership
 from towline.backends.registry import queue_from
 from towline.backends.router import Backends

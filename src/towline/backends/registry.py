@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from towline.backends.base import Report
 from towline.backends.gridengine.dialect import GridEngineDialect
-from towline.backends.machines import Machines
+from towline.backends.machines.backend import Machines
 from towline.backends.queue.backend import QueueBackend
 from towline.backends.queue.dialect import Dialect
 from towline.backends.router import Backends

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from towline.backends.ahead import Ahead
-from towline.backends.beside import Said
-from towline.backends.driver import Driver
-from towline.backends.insight import Present
-from towline.backends.machines import Machines
+from towline.backends.machines.backend import Machines
+from towline.backends.machines.driver import Driver
+from towline.backends.machines.exec_in_job import Said
+from towline.backends.machines.insight import Present
 from towline.backends.queue.backend import AskedQueue, QueueBackend
+from towline.backends.staging.eager import EagerUpload
 from towline.backends.terms import Port, QueueStanding, ServiceState
 from towline.backends.transfer.job_files import JobFiles
 from towline.core.samples import Use
@@ -145,7 +145,7 @@ class Backends:
     def offer_ahead(self, cluster: str) -> Offer | None:
         machines = self.machines_in(cluster)
         link = machines[0].link if len(machines) == 1 else None
-        return None if link is None else Ahead(link).offer
+        return None if link is None else EagerUpload(link).offer
 
     def hear_use(self, hear: Callable[[dict[str, Use]], None]) -> None:
         self.on_machines.on_use = hear

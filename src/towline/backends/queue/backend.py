@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 
 from towline.backends.base import QueueSilent, Report
-from towline.backends.beside import Said, run_beside
-from towline.backends.machines import Machines
+from towline.backends.machines.backend import Machines
+from towline.backends.machines.exec_in_job import Said, run_in_job
 from towline.backends.queue import asking
 from towline.backends.queue.dialect import Dialect
 from towline.backends.queue.handover import Handover
@@ -177,7 +177,7 @@ class QueueBackend:
         node = job.attempt.nodes.get(rank, "") if len(job.attempt.placement) > 1 else ""
         request = parse_request(job.spec.request)
         beside = self.dialect.beside_words(number, request, rank, node)
-        async for item in run_beside(link, key, [*beside, *argv]):
+        async for item in run_in_job(link, key, [*beside, *argv]):
             yield item
 
     # --- what it could do --------------------------------------------------------------------

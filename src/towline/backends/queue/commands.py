@@ -4,7 +4,7 @@ from typing import Any
 
 from towline.agent.link import Link
 from towline.backends.base import QueueSilent
-from towline.backends.driver import Driver
+from towline.backends.machines.driver import Driver
 from towline.backends.queue.dialect import NOT_FOUND, Answer, Dialect, ListedEntry, Site, Words
 from towline.model.names import shown_cluster
 from towline.probes.nodes import Node

@@ -5,7 +5,7 @@ from typing import Any
 from towline.agent.endings import read_ending
 from towline.agent.link import Link
 from towline.agent.messages import Clock, read_rank, read_record
-from towline.backends.driver import Driver
+from towline.backends.machines.driver import Driver
 from towline.backends.queue.commands import Commands
 from towline.backends.queue.facts import CancelEntry, RankSeen, Recorded, StopDue, StopTold
 from towline.backends.queue.handover import Handover, by_name

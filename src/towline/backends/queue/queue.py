@@ -11,7 +11,7 @@ from typing import Any
 
 from towline.agent.link import Link
 from towline.backends.base import QueueSilent, Report
-from towline.backends.driver import Driver
+from towline.backends.machines.driver import Driver
 from towline.backends.queue import facts
 from towline.backends.queue.commands import Commands
 from towline.backends.queue.dialect import Dialect, Site

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from towline.agent.link import Link
-from towline.backends.driver import Driver
-from towline.backends.outbox import snapshot_failure
+from towline.backends.machines.driver import Driver
+from towline.backends.machines.outbox import snapshot_failure
 from towline.backends.queue import facts
 from towline.backends.queue.commands import Commands, was_killed
 from towline.backends.queue.dialect import Refusal, Site

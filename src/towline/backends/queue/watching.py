@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from towline.agent.link import Link
 from towline.backends.base import QueueSilent
-from towline.backends.driver import Driver
+from towline.backends.machines.driver import Driver
 from towline.backends.queue import facts
 from towline.backends.queue.attempt import asks_for_details, asks_whether_restarted
 from towline.backends.queue.commands import Commands

@@ -11,10 +11,10 @@ from typing import Any
 
 from towline.agent.link import Answer, Link
 from towline.agent.messages import readable
-from towline.backends.distance import Distance
-from towline.backends.staging import Sending, ask_for, stage
+from towline.backends.machines.distance import Distance
+from towline.backends.machines.wanted import Wanted
+from towline.backends.staging.stage import Sending, ask_for, stage
 from towline.backends.tasks import Tasks
-from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.job import Ending
 from towline.snapshot.blobs import BlobStore

@@ -20,7 +20,7 @@ _READ = 256 * 1024
 _EXEC_NUMBERS = itertools.count(1)
 
 
-async def run_beside(link: Link, key: str, argv: list[str]) -> AsyncIterator[Said]:
+async def run_in_job(link: Link, key: str, argv: list[str]) -> AsyncIterator[Said]:
     """Its output as it comes, and last its ending."""
     side = f"{key}.x{next(_EXEC_NUMBERS)}.{id(link) % 10**6}"
     await link.ask("exec", key=key, new_key=side, argv=argv, env={})

@@ -8,7 +8,7 @@ from typing import Any
 from towline.agent.endings import read_ending
 from towline.agent.link import Link
 from towline.agent.messages import Clock
-from towline.backends.wanted import Wanted
+from towline.backends.machines.wanted import Wanted
 from towline.errors import AgentError, HostError
 from towline.model.job import Ending
 

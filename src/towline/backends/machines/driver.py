@@ -18,15 +18,15 @@ from towline.agent.endings import read_ending, read_output
 from towline.agent.link import Answer, Link
 from towline.agent.messages import Clock
 from towline.backends.base import Report
-from towline.backends.channel import Channel, Guest
-from towline.backends.distance import Distance
-from towline.backends.outbox import MANY, Outbox
-from towline.backends.recalls import Recalls
-from towline.backends.silence import Silence
-from towline.backends.staging import Sending
+from towline.backends.machines.channel import Channel, Guest
+from towline.backends.machines.distance import Distance
+from towline.backends.machines.outbox import MANY, Outbox
+from towline.backends.machines.recalls import Recalls
+from towline.backends.machines.silence import Silence
+from towline.backends.machines.upkeep import Upkeep
+from towline.backends.machines.wanted import Said, Wanted, other_host, unheard_of
+from towline.backends.staging.stage import Sending
 from towline.backends.tasks import Tasks
-from towline.backends.upkeep import Upkeep
-from towline.backends.wanted import Said, Wanted, other_host, unheard_of
 from towline.errors import AgentError, HostError, Nonsense
 from towline.hosts.base import Host
 from towline.model.events import (

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from towline.agent.link import Answer, Link
-from towline.backends.ahead import settle
-from towline.backends.parcels import Pace, parcels
+from towline.backends.staging.chunks import Pace, chunks
+from towline.backends.staging.eager import settle
 from towline.errors import AgentError
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.entries import Entry, load_snapshot
@@ -101,8 +101,7 @@ async def _send_difference(
         await _send_missing(link, blobs, new, sending)
         new = []
     sent = [
-        link.ask_soon(parcel.op, parcel.body, **parcel.fields)
-        for parcel in parcels(blobs, new, Pace())
+        link.ask_soon(chunk.op, chunk.body, **chunk.fields) for chunk in chunks(blobs, new, Pace())
     ]
     last = link.ask_soon(
         "snapshot",
@@ -163,11 +162,11 @@ async def _send_contents(
     began = time.monotonic()
     await link.ask("missing", hashes=[])
     pace = Pace(time.monotonic() - began)
-    all_parcels = parcels(blobs, digests, pace, held)
+    all_chunks = chunks(blobs, digests, pace, held)
     try:
-        while (parcel := await in_thread(None, next, all_parcels, None)) is not None:
-            answer = link.ask_soon(parcel.op, parcel.body, **parcel.fields)
-            waiting.append((parcel.size, answer))
+        while (chunk := await in_thread(None, next, all_chunks, None)) is not None:
+            answer = link.ask_soon(chunk.op, chunk.body, **chunk.fields)
+            waiting.append((chunk.size, answer))
             if len(waiting) > _WINDOW:
                 began = time.monotonic()
                 size, answer = waiting.popleft()

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from towline.backends.base import Report
-from towline.backends.driver import Driver
-from towline.backends.insight import Insight
+from towline.backends.machines.driver import Driver
+from towline.backends.machines.insight import Insight
+from towline.backends.machines.wanted import Wanted
 from towline.backends.variables import process_variables, shared_variables
-from towline.backends.wanted import Wanted
 from towline.errors import AgentError, HostError, NotFound
 from towline.model.events import ProcessEnded
 from towline.model.job import Ending, Job, key_of

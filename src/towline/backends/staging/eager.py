@@ -26,7 +26,7 @@ Contents = dict[str, bytes]
 _under_way: "WeakKeyDictionary[Link, set[asyncio.Task[None]]]" = WeakKeyDictionary()
 
 
-class Ahead:
+class EagerUpload:
     """Sends what is offered, as long as the connection has room for it."""
 
     def __init__(self, link: Link) -> None:

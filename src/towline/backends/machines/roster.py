@@ -14,11 +14,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from towline.backends.base import Report
-from towline.backends.driver import Driver
+from towline.backends.machines.driver import Driver
+from towline.backends.machines.silence import TICK_S, AwakeClock
+from towline.backends.machines.wanted import Wanted
 from towline.backends.membership import Membership
-from towline.backends.silence import TICK_S, AwakeClock
 from towline.backends.tasks import Tasks
-from towline.backends.wanted import Wanted
 from towline.core.samples import Use
 from towline.errors import HostError, NoNetwork
 from towline.model.events import MachineRemoved, MachineSeen

@@ -20,7 +20,7 @@ _NEAR_S = 0.01
 _SAMPLE = 4096
 
 
-class Parcel(Struct, frozen=True):
+class Chunk(Struct, frozen=True):
     """One message with contents; `size` is that of the contents."""
 
     op: str
@@ -49,9 +49,9 @@ class Pace:
         self.is_slow = self._arrived < self._waited_s * _FAST_BYTES_PER_S
 
 
-def parcels(
+def chunks(
     blobs: BlobStore, digests: list[str], pace: Pace, held: Mapping[str, int] | None = None
-) -> Iterator[Parcel]:
+) -> Iterator[Chunk]:
     """All contents; of those that the machine has `held` so many bytes of, only the rest."""
     views = Views(blobs)
     together: list[tuple[str, int]] = []
@@ -70,12 +70,12 @@ def parcels(
         yield _joined(views, together, pace)
 
 
-def _joined(views: Views, contents: list[tuple[str, int]], pace: Pace) -> Parcel:
+def _joined(views: Views, contents: list[tuple[str, int]], pace: Pace) -> Chunk:
     body = views.joined([digest for digest, _ in contents])
     return _packed("blobs", {"contents": contents}, body, pace)
 
 
-def _pieces(digest: str, content: memoryview, pace: Pace, offset: int) -> Iterator[Parcel]:
+def _pieces(digest: str, content: memoryview, pace: Pace, offset: int) -> Iterator[Chunk]:
     offset = min(offset, len(content))
     while True:
         piece = content[offset : offset + pace.most_bytes]
@@ -87,10 +87,10 @@ def _pieces(digest: str, content: memoryview, pace: Pace, offset: int) -> Iterat
         offset = end
 
 
-def _packed(op: str, fields: dict[str, Any], body: Buffer, pace: Pace) -> Parcel:
+def _packed(op: str, fields: dict[str, Any], body: Buffer, pace: Pace) -> Chunk:
     if not pace.is_slow or not _is_compressible(body):
-        return Parcel(op, fields, body, len(body))
-    return Parcel(op, {**fields, "z": True}, zlib.compress(body, 1), len(body))
+        return Chunk(op, fields, body, len(body))
+    return Chunk(op, {**fields, "z": True}, zlib.compress(body, 1), len(body))
 
 
 def _is_compressible(body: Buffer) -> bool:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 from towline.agent.link import Link
-from towline.backends.beside import Said, run_beside
-from towline.backends.roster import Roster
+from towline.backends.machines.exec_in_job import Said, run_in_job
+from towline.backends.machines.roster import Roster
 from towline.backends.terms import Port, ServiceState
 from towline.backends.transfer.job_files import JobFiles
 from towline.backends.transfer.patience import ask_patiently
@@ -97,7 +97,7 @@ class Insight(Roster):
 
     async def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[Said]:
         link, key = await self.where(job, rank)
-        async for item in run_beside(link, key, argv):
+        async for item in run_in_job(link, key, argv):
             yield item
 
     async def services(self, job: Job) -> Mapping[str, ServiceState]:

@@ -1,0 +1,1 @@
+"""Machines without a queue of their own: this one, and those reached by ssh."""

@@ -1,0 +1,1 @@
+"""Bring snapshots to machines: only what they lack travels."""
