@@ -19,7 +19,8 @@ test: $(READY) parts lint
 
 # The inner loop: everything that needs no real part.
 quick: $(READY)
-	$(BIN)/python -m pytest -m "not real and not slow" --hypothesis-profile=quick -x -q -n 3
+	$(BIN)/python -m pytest -m "not real and not slow" --hypothesis-profile=quick -x -q \
+		-n 2 --dist worksteal -p no:schemathesis
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -56,6 +56,12 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The inner loop does not even read what it does not run."""
+    quick = "not slow" in config.getoption("markexpr")
+    return True if quick and collection_path.name in NOT_QUICK else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if NOT_QUICK & set(item.path.parts):

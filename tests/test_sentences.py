@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1] / "src" / "towline"
+from test_architecture import PACKAGE, python_files, tree
+
 #: Where what others print is read, and what older versions wrote; nobody else reads sentences.
 READERS = (
     *(
@@ -43,7 +44,7 @@ def named(path: Path) -> str:
 
 def sentences_read(path: Path) -> Iterator[tuple[int, str]]:
     """Where a text is told apart by the words in it."""
-    found = ast.parse(path.read_text())
+    found = tree(path)
     known = {
         target.id: texts_in(node.value, {})
         for node in found.body
@@ -68,7 +69,7 @@ def test_nobody_reads_a_sentence_back() -> None:
     """What was put into words is for people: programs look at the data that it was made of."""
     wrong = [
         f"{named(path)}:{line} looks for {text!r}"
-        for path in sorted(PACKAGE.rglob("*.py"))
+        for path in python_files(PACKAGE)
         if not named(path).startswith(READERS)
         for line, text in sentences_read(path)
     ]

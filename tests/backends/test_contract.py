@@ -53,6 +53,7 @@ def test_in_memory(play: Play, promise: Promise) -> None:
     play(FakeWorld, promise)
 
 
+@pytest.mark.slow
 @every_promise
 def test_on_this_machine(play: Play, promise: Promise, tow_home: Path) -> None:
     play(lambda: LocalWorld(tow_home, str(tow_home / "machine")), promise)
@@ -78,6 +79,7 @@ def made_up(folder: Path) -> Iterator[None]:
         stop_jobs(folder)
 
 
+@pytest.mark.slow
 @every_promise
 def test_on_a_made_up_slurm(
     play: Play, promise: Promise, tow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

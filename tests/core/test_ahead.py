@@ -195,7 +195,7 @@ def test_how_many_are_sent_ahead_follows_the_round_trip_and_their_length() -> No
     assert 1 <= most(0.15, 1.0) <= 2
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings().max_examples // 6, deadline=None)
 @given(st.integers(0, 10**6))
 def test_whatever_breaks_each_job_runs_once_and_no_machine_runs_too_many(seed: int) -> None:
     random = Random(seed)
