@@ -17,8 +17,8 @@ CROWDED = START.replace(
     """
 import os
 from remote.commands import process
-from remote.run import execution
-launch, execution.PATIENCE_S = process.launch, float(os.environ["PATIENCE"])
+from remote.run import command
+launch, command.PATIENCE_S = process.launch, float(os.environ["PATIENCE"])
 def refuse(*args):
     if os.path.exists(os.environ["CROWDED"]):
         raise OSError(int(os.environ["ERRNO"]), os.strerror(int(os.environ["ERRNO"])))

@@ -1,7 +1,8 @@
 """A queue, its nodes and their shared files, made up: whatever can be killed here, can be killed.
 
 The controller forgets what it accepted since it last wrote that down, and gives numbers out again.
-Runners do as `agent/remote/runner.py` does: the first claim counts, and a wish to stop is heeded.
+Runners do as those in `agent/remote/node/` do: the first claim counts, and a wish to stop is
+heeded.
 """
 
 from dataclasses import dataclass, field

@@ -7,13 +7,14 @@ import time
 
 from .. import machine
 from ..records import record
-from ..run.supervisor import HOLD_S, Stopped
+from ..run.execution import HOLD_S, Stopped
 from . import site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..run.execution import Execution
     from ..typed import Environ, Message
-    from .runner import Runner
+    from .attempt import Attempt
 
 LOOK_S = 0.2
 
@@ -28,27 +29,26 @@ def node_name() -> str:
     return site.node_name() or host_name()
 
 
-def meet(runner: "Runner") -> "dict[str, str]":
+def meet(execution: "Execution", attempt: "Attempt", rank: int) -> "dict[str, str]":
     """Wait until all are there; the variables that tell who is where."""
-    attempt, rank = runner.attempt, runner.rank
     order = attempt.order
     me: "Message" = {"host": host_name(), "node": node_name()}
     me["port"] = machine.free_port() if rank == 0 else 0
     everybody = {rank: me}
     if order["processes"] > 1:
-        everybody = wait_for_all(runner, attempt.folder + "/meet.%d" % attempt.run, me)
+        folder = attempt.folder + "/meet.%d" % attempt.run
+        os.makedirs(folder, 0o700, exist_ok=True)
+        record.write_whole("%s/%d" % (folder, rank), json.dumps(me).encode("ascii"))
+        everybody = wait_for_all(execution, folder, order["processes"])
     return variables(order, rank, everybody)
 
 
-def wait_for_all(runner: "Runner", folder: str, me: "Message") -> "dict[int, Message]":
-    os.makedirs(folder, 0o700, exist_ok=True)
-    record.write_whole("%s/%d" % (folder, runner.rank), json.dumps(me).encode("ascii"))
+def wait_for_all(execution: "Execution", folder: str, count: int) -> "dict[int, Message]":
     until = time.monotonic() + HOLD_S
-    count = runner.attempt.order["processes"]
     # Listing, not looking for each: a network file system may remember for long what was not there.
     while sum(name.isdigit() for name in os.listdir(folder)) < count:
-        runner.wait(LOOK_S)
-        if runner.stop_grace is not None:
+        execution.wait(LOOK_S)
+        if execution.stop_grace is not None:
             raise Stopped("stopped", "stopped before it started")
         if time.monotonic() > until:
             raise Stopped("void", "not all of its processes came to their nodes")

@@ -8,6 +8,14 @@ import json
 import os
 import subprocess
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from ..typed import Message
+
+    ClaimedRun = Callable[[], "int | None"]
+
 WORDS_S = 10.0
 #: Where queues put what a job prints outside of its processes; of a task, with its number.
 OUTPUTS = ("slurm%s.out", "grid%s.out")
@@ -23,42 +31,42 @@ class Slurm:
     prefixes: "tuple[bytes, ...]" = (b"SLURM_", b"CUDA_", b"GPU_")
     names: "tuple[bytes, ...]" = ()
 
-    def task(self):
+    def task(self) -> str:
         return os.environ["SLURM_ARRAY_TASK_ID"]
 
-    def entry(self, is_task):
+    def entry(self, is_task: bool) -> str:
         if is_task:
             return "%s_%s" % (os.environ["SLURM_ARRAY_JOB_ID"], self.task())
         return os.environ.get("SLURM_JOB_ID", "")
 
-    def restarts(self, _claimed_run):
+    def restarts(self, _claimed_run: "ClaimedRun") -> int:
         return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
-    def process(self):
+    def process(self) -> int:
         return int(os.environ["SLURM_PROCID"])
 
-    def process_here(self):
+    def process_here(self) -> int:
         return int(os.environ.get("SLURM_LOCALID") or 0)
 
-    def node_name(self):
+    def node_name(self) -> str:
         return os.environ.get("SLURMD_NODENAME", "")
 
-    def exit_code(self, code):
+    def exit_code(self, code: int) -> int:
         return code
 
-    def step_words(self, part, index, count):
+    def step_words(self, part: "Message", index: int, count: int) -> "list[str]":
         words = ["srun", "--ntasks=%d" % part["count"], "--cpus-per-task=%d" % part["cpus"]]
         words += ["--export=ALL", "--kill-on-bad-exit=0", "--wait=0", "--input=none"]
         return words + ["--het-group=%d" % index] if count > 1 else words
 
-    def step_environ(self):
+    def step_environ(self) -> "dict[str, str]":
         """So that an `srun` in the user's own script need not wait for these steps to end."""
         return dict(os.environ, SLURM_OVERLAP="1")
 
-    def requeue(self, number):
+    def requeue(self, number: str) -> bool:
         return answer(["scontrol", "requeue", number]) is not None
 
-    def ran_out(self, number):
+    def ran_out(self, number: str) -> bool:
         """It says no other reason while a job ends."""
         text = answer(["scontrol", "--oneliner", "show", "job", number]) or ""
         facts = dict(word.partition("=")[::2] for word in text.split())
@@ -79,34 +87,34 @@ class GridEngine(Slurm):
     #: Exit codes that mean something to it: run it again, or set it aside.
     reserved = (99, 100)
 
-    def task(self):
+    def task(self) -> str:
         return os.environ["SGE_TASK_ID"]
 
-    def entry(self, is_task):
+    def entry(self, is_task: bool) -> str:
         number = os.environ.get("JOB_ID", "")
         return "%s_%s" % (number, self.task()) if is_task else number
 
-    def restarts(self, claimed_run):
+    def restarts(self, claimed_run: "ClaimedRun") -> int:
         """It says that it started it again, but not how often."""
         before = claimed_run() if os.environ.get("RESTARTED") == "1" else None
         return 0 if before is None else before + 1
 
-    def node_name(self):
+    def node_name(self) -> str:
         return os.environ.get("HOSTNAME", "")
 
-    def exit_code(self, code):
+    def exit_code(self, code: int) -> int:
         return 1 if code in self.reserved else code
 
-    def process(self):
+    def process(self) -> int:
         return int(os.environ.get("TOWLINE_PROCESS") or 0)
 
-    def process_here(self):
+    def process_here(self) -> int:
         return int(os.environ.get("TOWLINE_PROCESS_HERE") or 0)
 
-    def requeue(self, _number):
+    def requeue(self, _number: str) -> bool:
         return False
 
-    def ran_out(self, _number):
+    def ran_out(self, _number: str) -> bool:
         return False
 
 
@@ -114,66 +122,66 @@ HERE = GridEngine() if "SGE_TASK_ID" in os.environ else Slurm()
 TITLE, SCRATCH, LOOK_S = HERE.title, HERE.scratch, HERE.look_s
 
 
-def task():
+def task() -> str:
     """Which task of its array this is."""
     return HERE.task()
 
 
-def entry(is_task):
+def entry(is_task: bool) -> str:
     """The number of this entry of the queue; of a task with that of its array before it."""
     return HERE.entry(is_task)
 
 
-def restarts(claimed_run):
+def restarts(claimed_run: "ClaimedRun") -> int:
     """How often the queue started this entry again; `claimed_run()` is the run before it."""
     return HERE.restarts(claimed_run)
 
 
-def process():
+def process() -> int:
     """Which process of its step this is."""
     return HERE.process()
 
 
-def process_here():
+def process_here() -> int:
     """Which process of its step on this node this is."""
     return HERE.process_here()
 
 
-def node_name():
+def node_name() -> str:
     """What the queue calls this node, if it says so."""
     return HERE.node_name()
 
 
-def exit_code(code):
+def exit_code(code: int) -> int:
     """What the queue is told of how a command ended: never what would mean more to it."""
     return HERE.exit_code(code)
 
 
-def variables():
+def variables() -> "set[bytes]":
     """The names of what the queue itself tells a job: no profile may change it."""
     return {name for name in os.environb if is_told(name)}
 
 
-def is_told(name):
+def is_told(name: bytes) -> bool:
     return name.startswith(HERE.prefixes) or name in HERE.names
 
 
-def step_words(part, index, count):
+def step_words(part: "Message", index: int, count: int) -> "list[str]":
     """How to start the processes of one of `count` kinds, on the nodes that the job has."""
     return HERE.step_words(part, index, count)
 
 
-def step_environ():
+def step_environ() -> "dict[str, str]":
     """The environment in which they are started."""
     return HERE.step_environ()
 
 
-def requeue(number):
+def requeue(number: str) -> bool:
     """Put an entry into the queue again; False where the queue does not take it."""
     return HERE.requeue(number)
 
 
-def ran_out(number):
+def ran_out(number: str) -> bool:
     """Whether the time that the queue gives is over."""
     return HERE.ran_out(number)
 
@@ -181,7 +189,7 @@ def ran_out(number):
 # An environment that the queue does not take along
 
 
-def write_environ(folder):
+def write_environ(folder: str) -> None:
     """Write ours down beside what is handed over; it may have secrets."""
     told = {text(name): text(value) for name, value in os.environb.items()}
     fd = os.open(folder + "/environ", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -189,7 +197,7 @@ def write_environ(folder):
         file.write(json.dumps(told))
 
 
-def take_environ(folder):
+def take_environ(folder: str) -> None:
     """Have it on the node, but for what the queue itself told."""
     with open(folder + "/environ") as file:
         told = json.loads(file.read())
@@ -202,14 +210,14 @@ def take_environ(folder):
         os.environb[name] = value
 
 
-def text(value):
+def text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
 # What commands print
 
 
-def seconds(text):
+def seconds(text: str) -> "int | None":
     """`1-02:03:04` in seconds; None for what is no time."""
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
@@ -223,7 +231,7 @@ def seconds(text):
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + left
 
 
-def answer(words):
+def answer(words: "list[str]") -> "str | None":
     """What a command of the queue printed; None when it failed."""
     try:
         run = subprocess.run(

@@ -1,231 +1,260 @@
-"""One command, from its start to the moment when nothing of it is left."""
+"""One process of an attempt, from its folder to its end, whoever has it run and hears of it."""
 
+import errno
+import json
 import os
 import time
 
-from ..commands import process, process_tree
-from ..content import changes, outside
-from ..machine import to_path, who_we_are
+from .. import machine
+from ..commands import missing, process, process_tree
+from ..content import changes, outside, trees
+from ..machine import to_path
 from ..records import endings, record
-from .services import Services
+from ..refusal import Refusal
+from ..share import grants
+from .command import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Iterable, Protocol
 
+    from ..home import Home
     from ..typed import Ending, Environ, Spec
-    from .supervisor import Supervisor
+    from .station import Station
 
-#: The end of a very short job and its start are told in one message.
-TELL_START_AFTER_S = 0.02
-#: Often enough for a stop that comes from another machine.
-LOOK_EVERY_S = 5.0
-#: So long a machine may have no room for another process before the job goes back into the queue.
-PATIENCE_S = 30.0
-TRY_AGAIN_S = 0.2
-OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    class Overseer(Protocol):
+        """Who has a job run: a supervisor, which hears and tells through its agent's socket, or a
+        runner on a node, which does so by files."""
+
+        def wait(self, seconds: float) -> None:
+            """Until something happened, or the time is over; stops are passed on to us."""
+
+        def tell(self, **message: "Any") -> None:
+            """That it is `held`, or has `started`."""
+
+    class Surroundings(Protocol):
+        """What is special where a job runs."""
+
+        def arrive(self, execution: "Execution") -> None:
+            """Called when all is prepared, just before the command is started."""
+
+        def adapt(self, environ: "Environ") -> None:
+            """Give the command what only this place can tell."""
+
+        def names(self) -> "Iterable[bytes]":
+            """Of variables that no profile may change."""
 
 
-class Run:
-    """`supervisor` waits for us, and tells when a stop was asked for."""
+HOLD_S = 600.0
+LOOK_FOR_GO_S = 0.5
+KEEP_TRIES = 60
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
-    def __init__(self, supervisor: "Supervisor", life: int, spec: "Spec", raw: bytes) -> None:
-        self.boss = supervisor
-        self.life = life
-        self.spec = spec
+
+class Stopped(Exception):
+    """The job is not to start any more."""
+
+    def __init__(self, cause: str, text: str = "") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.text = text
+
+
+class Plain:
+    """A machine of which a job need know no more than it was told."""
+
+    def arrive(self, execution: "Execution") -> None:
+        pass
+
+    def adapt(self, environ: "Environ") -> None:
+        pass
+
+    def names(self) -> "Iterable[bytes]":
+        return ()
+
+
+class Execution:
+    """`overseer` waits for us, and is told; `raw` is the job's specification, as JSON."""
+
+    def __init__(
+        self,
+        home: "Home",
+        key: str,
+        raw: bytes,
+        station: "Station",
+        overseer: "Overseer",
+        surroundings: "Surroundings" = Plain(),
+    ) -> None:
+        self.home = home
+        self.key = key
         self.raw = raw
-        self.about: "dict[str, Any]" = {}
-        self.cause = ""
-        self.text = ""
-        self.takedown: "process_tree.Takedown | None" = None
-        self.result: "tuple[int, Any] | None" = None
-        self.told = False
-        self.looks = 0
-        self.memory_was_short = False
+        self.spec: "Spec" = {}
+        self.station = station
+        self.overseer = overseer
+        self.surroundings = surroundings
+        #: Its own folder, and the one with what is written down about it.
+        self.folder, self.record = home.job(key), home.new_record(key)
+        #: Grace in seconds once a stop was asked for.
+        self.stop_grace: "float | None" = None
+        self.grace_s = 10.0
+        self.grant = grants.Grant()
 
-    def to_the_end(self) -> "tuple[Ending, int]":
-        folder = self.boss.folder
-        self.out = os.open(folder + "/out", OUTPUT, 0o600)
-        self.err = os.open(folder + "/err", OUTPUT, 0o600)
+    # Stops
+
+    def stop(self, grace_s: "float | None") -> None:
+        """None is the job's own grace; of several wishes, the most urgent counts."""
+        grace_s = self.grace_s if grace_s is None else grace_s
+        if self.stop_grace is None or grace_s < self.stop_grace:
+            self.stop_grace = grace_s
+
+    def look_for_stop(self) -> None:
+        """Another agent than ours asks for a stop through a file."""
+        grace_s = record.asked_to_stop(self.record)
+        if grace_s is not None:
+            self.stop(grace_s)
+
+    def wait(self, seconds: float) -> None:
+        self.overseer.wait(seconds)
+
+    def pause(self) -> None:
+        """Between two files: hear a stop."""
+        self.wait(0)
+        self.grant.show(grants.SHOW_AFTER_S)
+        if self.stop_grace is not None:
+            raise Stopped("stopped", "stopped before it started")
+
+    # Its life
+
+    def live(self, life: int) -> "tuple[Ending, int]":
+        """Prepare, start and await the command: its ending, and its pid if still to be told.
+        `life` is its record's, which we hold locked."""
         try:
-            self.start()
-            self.began()
-            self.follow()
-            return self.ending(), (0 if self.told else self.pid)
+            self.station.kills.refresh()
+            self.spec = json.loads(self.raw.decode("utf-8"))
+            self.grace_s = self.spec["grace_s"]
+            record.reserve(life, self.raw)
+            self.grant = grants.Grant(self.key, self.spec["claim"])
+            self.grant.take(self.pause)
+            self.prepare(life)
+            return Command(self, life).to_the_end()
+        except Stopped as stopped:
+            return endings.ending(stopped.cause, stopped.text), 0
+        except grants.Taken as taken:
+            return dict(endings.ending("void", str(taken)), taken=True), 0
+        except process.CannotStart as problem:
+            return endings.ending(problem.cause, self.explain(problem), problem.code), 0
+        except trees.Absent as problem:
+            return endings.ending("absent", str(problem)), 0
+        except (trees.CannotMake, Refusal, ValueError) as problem:
+            return endings.ending("snapshot", str(problem)), 0
+        except OSError as problem:
+            return trouble(problem), 0
         finally:
-            os.close(self.out)
-            os.close(self.err)
+            self.grant.release()
+            os.chdir("/")
 
-    def start(self) -> None:
-        """Up to the start of the command everything may fail; afterwards nothing does."""
-        spec, boss = self.spec, self.boss
-        environ = boss.environ(spec)
-        argv = [word.encode("utf-8", "surrogateescape") for word in spec["argv"]]
-        argv = process.without_terminal(argv)
-        if spec["setup"]:
-            mark = os.fsencode(boss.record + "/mark")
-            given = boss.given(spec) if spec["environ"] is None else None
-            argv = process.with_setup(argv, spec["setup"].encode("utf-8"), mark, environ, given)
-        folder = self.working_folder()
-        enter(folder)
-        # Programs that trust these would otherwise work in the submitter's folder.
-        environ[b"PWD"] = os.fsencode(folder)
-        environ.pop(b"OLDPWD", None)
-        self.pid = self.spawn(argv, environ)
-        self.started = time.time()
-        self.services = Services(self, environ)
-
-    def spawn(self, argv: "list[bytes]", environ: "Environ") -> int:
-        """The pid of the command; where nothing starts for a moment, it is tried again."""
-        until = time.monotonic() + PATIENCE_S
-        while True:
-            self.note(spawning=time.time(), **who_we_are())
+    def write_down(self, life: int, end: "Ending") -> None:
+        """Record the ending; a job that did run must not lose it to a moment without space."""
+        for _ in range(KEEP_TRIES if end["started"] else 1):
             try:
-                return process.start(argv, environ, self.boss.null, self.out, self.err)
-            except process.NotNow:
-                del self.about["spawning"]
-                self.note()
-                if time.monotonic() > until:
-                    raise
-            self.boss.wait(TRY_AGAIN_S)
-            self.boss.pause()
+                record.write_exit(self.record, life, end, self.raw)
+                return
+            except OSError:
+                time.sleep(1.0 if end["started"] else 0.0)
 
-    def began(self) -> None:
-        start = process_tree.start_of(self.pid)
-        self.boss.grant.began(self.pid, start)
-        self.try_to_note(pid=self.pid, start=start, started=self.started)
-        self.services.start()
-
-    def try_to_note(self, **facts: "Any") -> None:
-        """A full disk must not end our watch: what we note here is only for others."""
-        try:
-            self.note(**facts)
-        except OSError:
-            pass
-
-    def note(self, **facts: "Any") -> None:
-        """Write down what others must know should we be killed."""
-        self.about.update(facts)
-        record.write_life(self.life, self.about, self.raw)
-
-    def working_folder(self) -> str:
-        if self.spec["folder"]:
-            return to_path(self.spec["folder"])
-        folder = self.boss.home.job(self.spec["at"] or self.boss.key) + "/src"
-        return folder + "/" + to_path(self.spec["cwd"]) if self.spec["cwd"] else folder
-
-    def follow(self) -> None:
-        """Until the command and everything it started are gone."""
-        limit = time.monotonic() + self.spec["time_s"] if self.spec["time_s"] else None
-        tell_at = time.monotonic() + TELL_START_AFTER_S
-        look_at = tell_at + LOOK_EVERY_S
-        while not self.gone():
-            now = time.monotonic()
-            if not self.told and now >= tell_at:
-                self.tell_start()
-            if self.boss.stop_grace is not None:
-                self.take_down("stopped", self.boss.stop_grace, now)
-            elif limit is not None and now >= limit and self.result is None:
-                self.text = "ran longer than its limit of %g s" % self.spec["time_s"]
-                self.take_down("timeout", self.spec["grace_s"], now)
-            elif self.result is not None:
-                self.take_down("", self.spec["grace_s"], now)
-            if now >= look_at:
-                look_at = now + LOOK_EVERY_S
-                self.look_around()
-            waits = [(look_at if self.told else tell_at) - now]
-            if limit is not None and not self.cause and self.result is None:
-                waits.append(limit - now)
-            if self.takedown is not None:
-                waits.append(self.takedown.step(now) or self.takedown.LOOK_S)
-            self.boss.wait(min(waits))
-
-    def tell_start(self) -> None:
-        self.told = True
-        self.boss.tell(started=[self.pid, self.started])
-        self.boss.grant.show()
-
-    def look_around(self) -> None:
-        self.boss.look_for_stop()
-        self.looks += 1
-        if self.looks % 2:
-            return
-        try:
-            self.boss.grant.touch()
-        except OSError:
-            pass
-        self.services.look()
-        self.boss.kills.look()
-
-    def gone(self) -> bool:
-        """Reap; True when no child is left."""
-        while True:
-            try:
-                seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return True
-            if seen is None:
-                return False
-            if seen.si_pid == self.pid:
-                # Before it is reaped: then nobody else could learn it, and it takes a while until
-                # all that it made is listed.
-                self.try_to_note(status=status_of(seen))
-            pid, status, usage = os.wait4(seen.si_pid, 0)
-            if self.result is None and self.takedown is None:
-                self.services.child_ended(pid, status)
-            if pid == self.pid:
-                self.result = (status, usage)
-                # Now: what it leaves running may take long to end.
-                self.memory_was_short = status != 0 and self.boss.kills.any_lately()
-
-    def take_down(self, cause: str, grace_s: float, now: float) -> None:
-        if self.result is None and not self.cause:
-            self.cause = cause
-        if self.takedown is None:
-            self.try_to_note(
-                cause=self.cause, text=self.text, status=self.result and self.result[0]
-            )
-            me = os.getpid()
-            find = lambda: process_tree.below(me)  # noqa: E731
-            self.takedown = process_tree.Takedown(self.pid, grace_s, find, now)
-        self.takedown.kill_at = min(self.takedown.kill_at, now + grace_s)
-
-    def ending(self) -> "Ending":
-        assert self.result is not None
-        end = endings.ending_of(*self.result, started=self.started)
-        end["cause"], end["text"] = self.cause, self.text
-        end["out_size"] = os.fstat(self.out).st_size
-        end["err_size"] = os.fstat(self.err).st_size
-        endings.explain_setup(self.boss.record, self.spec, end)
-        if end["cause"] == "not_found":
-            end["text"] += self.boss.where_else(self.spec)
+    def prepare(self, life: int) -> None:
         if not self.spec["at"]:
-            end["made"] = self.made()
-        if self.memory_was_short and not end["cause"]:
-            endings.explain_kill(end)
-        return end
+            self.make_folders()
+        if self.spec["hold"]:
+            self.hold(life)
+        self.look_for_stop()
+        if self.stop_grace is not None:
+            raise Stopped("stopped", "stopped before it started")
+        self.surroundings.arrive(self)
 
-    def made(self) -> int:
-        """How many files it made; -1 where that could not be listed: whoever wants them asks."""
-        try:
-            if outside.named(self.spec["links"]):
-                place, environ = self.boss.folder + "/src", self.boss.environ(self.spec)
-                outside.gather(place, self.boss.record, self.spec["links"], environ)
-            return changes.keep(self.boss.home, self.boss.home.place(self.boss.key), self.spec)
-        except (OSError, ValueError):
-            return -1
+    def make_folders(self) -> None:
+        """The job's own tree, what it keeps for the next one, and links to what is here already."""
+        spec, source, keep = self.spec, self.folder + "/src", self.folder + "/keep"
+        largest = 0
+        changes.begin(self.record)
+        os.mkdir(source, 0o755)
+        if spec["snapshot"] and not spec["folder"]:
+            snapshot = self.station.load_snapshot(self.home, spec["snapshot"])
+            largest = trees.make_tree(self.home, snapshot, source, self.pause)
+        # What an earlier run of the same attempt kept is carried over.
+        if not os.path.isdir(keep):
+            os.mkdir(keep, 0o755)
+            if spec["keep"]:
+                kept = trees.load_snapshot(self.home, spec["keep"])
+                trees.make_tree(self.home, kept, keep, self.pause)
+        trees.make_links(source, spec["links"])
+        if outside.named(spec["links"]):
+            outside.make_links(source, spec["links"], self.environ())
+        changes.complete(self.record, largest, self.pause)
+
+    def hold(self, life: int) -> None:
+        """Until released. The link `go` is made only once: it says either go or void, for ever."""
+        about = dict(machine.who_we_are(), held=True)
+        record.write_life(life, about, self.raw)
+        self.grant.show()
+        self.overseer.tell(held=True)
+        until = time.monotonic() + self.spec["hold_s"]
+        word = record.released(self.record)
+        while not word and self.stop_grace is None:
+            left = until - time.monotonic()
+            if left <= 0:
+                record.release(self.record, "void")
+            else:
+                self.wait(min(left, LOOK_FOR_GO_S))
+                self.look_for_stop()
+            word = record.released(self.record)
+        if word == "void":
+            raise Stopped("void", "it was not released to start")
+
+    # The environment of the command
+
+    def environ(self) -> "Environ":
+        """As bytes."""
+        spec = self.spec
+        if spec["environ"] is None:
+            environ = dict(self.station.own_environ)
+        else:
+            environ = as_bytes(spec["environ"])
+        environ.update(outside.expanded(as_bytes(spec["env"]), environ))
+        home = os.fsencode(self.home.job(spec["at"] or self.key))
+        environ[b"JOB_DIR"] = home
+        environ[b"SRC_DIR"] = os.fsencode(to_path(spec["folder"])) or home + b"/src"
+        environ[b"KEEP_DIR"] = home + b"/keep"
+        environ.setdefault(b"PYTHONUNBUFFERED", b"1")
+        environ[process_tree.MARK.encode()] = self.key.encode()
+        self.surroundings.adapt(environ)
+        return environ
+
+    def given(self) -> "set[bytes]":
+        """Names of variables that are the job's own, whatever a profile says."""
+        return set(as_bytes(self.spec["env"])).union(self.surroundings.names())
+
+    def explain(self, problem: "process.CannotStart") -> str:
+        if problem.cause != "not_found":
+            return problem.text
+        hint = self.where_else()
+        return problem.text if hint in problem.text else problem.text + hint
+
+    def where_else(self) -> str:
+        return missing.hint(self.spec["argv"], self.environ(), self.spec["environ"] is None)
 
 
-def status_of(seen: "os.waitid_result") -> int:
-    """As `wait4` would tell it."""
-    if seen.si_code == os.CLD_EXITED:
-        return seen.si_status << 8
-    return seen.si_status | (0x80 if seen.si_code == os.CLD_DUMPED else 0)
+def as_bytes(variables: "dict[str, str]") -> "Environ":
+    return {
+        name.encode("utf-8", "surrogateescape"): value.encode("utf-8", "surrogateescape")
+        for name, value in variables.items()
+    }
 
 
-def enter(folder: str) -> None:
-    try:
-        os.chdir(folder)
-    except FileNotFoundError:
-        os.makedirs(folder, 0o755, exist_ok=True)
-        os.chdir(folder)
+def trouble(problem: "OSError") -> "Ending":
+    """The ending of a job that could not even be prepared."""
+    if problem.errno in NO_SPACE:
+        return endings.ending("no_space", "no space left on the machine: %s" % problem)
+    if problem.errno in process.NOT_NOW:
+        return endings.ending("void", "nothing starts here just now: %s" % problem)
+    return endings.ending("snapshot", "the job's folder could not be made: %s" % problem)

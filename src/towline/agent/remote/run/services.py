@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..home import Home
     from ..typed import Environ, Message
-    from .execution import Run
+    from .command import Command
 
 NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,49}$")
 LOG = re.compile(r"^services/[A-Za-z0-9_][A-Za-z0-9._-]{0,49}\.log$")
@@ -66,17 +66,17 @@ class Over(Exception):
 class Services:
     """The services of one running command."""
 
-    def __init__(self, run: "Run", environ: "Environ") -> None:
-        self.run = run
+    def __init__(self, command: "Command", environ: "Environ") -> None:
+        self.command = command
         self.environ = environ
         self.keepers: "dict[int, Any]" = {}
         self.left = MOST_KEEPERS
-        self.folder = run.boss.folder
+        self.folder = command.execution.folder
         #: Whoever asks for our ports is on another machine.
-        self.elsewhere = os.path.exists(run.boss.record + ELSEWHERE)
+        self.elsewhere = os.path.exists(command.execution.record + ELSEWHERE)
 
     def start(self) -> None:
-        services = self.run.spec.get("services", ())
+        services = self.command.spec.get("services", ())
         if self.elsewhere:
             self.clear()
         for service in services:
@@ -145,7 +145,7 @@ def become_keeper(services: "Services", service: "Message", supervisor: int) -> 
     machine.become_subreaper()
     machine.set_name(b"tow-service")
     if service is RELAY:
-        command = (services.run.pid, services.run.about["start"])
+        command = (services.command.pid, services.command.about["start"])
         relay.Relay(services.folder, supervisor, command).main()
         return
     keeper = Keeper(services, service, supervisor)
@@ -161,15 +161,15 @@ def become_keeper(services: "Services", service: "Message", supervisor: int) -> 
 
 class Keeper:
     def __init__(self, services: "Services", service: "Message", supervisor: int) -> None:
-        run = services.run
+        command = services.command
         self.argv = [word.encode("utf-8", "surrogateescape") for word in service["argv"]]
-        self.command = (run.pid, run.about["start"])
+        self.command = (command.pid, command.about["start"])
         self.supervisor = supervisor
         self.environ = services.environ
-        self.with_setup = bool(run.spec["setup"])
-        self.grace_s = min(GRACE_S, run.spec["grace_s"])
+        self.with_setup = bool(command.spec["setup"])
+        self.grace_s = min(GRACE_S, command.spec["grace_s"])
         self.group = 0
-        place = run.boss.folder + "/services"
+        place = command.execution.folder + "/services"
         os.makedirs(place, 0o700, exist_ok=True)
         self.state = "%s/%s.json" % (place, service["name"])
         self.log = os.open("%s/%s.log" % (place, service["name"]), OUTPUT, 0o600)

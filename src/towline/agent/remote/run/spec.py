@@ -9,8 +9,8 @@ from ..home import checked_key
 from ..records.record import read_spec
 from ..refusal import Refusal
 from ..share import grants
+from .execution import HOLD_S
 from .services import checked_services
-from .supervisor import HOLD_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
