@@ -7,6 +7,14 @@ from ..loop import READ
 from ..refusal import Refusal
 from . import process, process_tree
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..loop import Loop
+    from ..typed import Done, Message, Reaped, Reply
+    from .login import Login
+
 #: A queue says about a kilobyte of each of its nodes.
 MOST_OUTPUT = 16 << 20
 TIMEOUT_S = 60.0
@@ -18,20 +26,26 @@ RUN_WORDS = b'exec "$0" "$@"'
 class Call:
     """One run; `done(answer)` is called once, with its exit code and both texts."""
 
-    def __init__(self, loop, argv, timeout_s, done, out=None):
+    def __init__(
+        self,
+        loop: "Loop",
+        argv: "list[bytes]",
+        timeout_s: float,
+        done: "Done",
+        out: "int | None" = None,
+    ) -> None:
         self.loop = loop
-        self.done = done
+        self.done: "Done | None" = done
         self.timeout_s = timeout_s
         self.texts = {"out": b"", "err": b""}
         self.open: "dict[str, int]" = {}
-        self.status = None
+        self.status: "int | None" = None
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         ends = [null]
         try:
-            writes = [
-                self.pipe(name, ends) if name else out for name in ("" if out else "out", "err")
-            ]
-            self.pid = process.start(argv, dict(os.environb), null, *writes)
+            write = self.pipe("out", ends) if out is None else out
+            errors = self.pipe("err", ends)
+            self.pid = process.start(argv, dict(os.environb), null, write, errors)
         except (process.CannotStart, OSError):
             self.close()
             raise
@@ -42,16 +56,16 @@ class Call:
             self.listen(name)
         self.timer = loop.later(timeout_s, self.too_long)
 
-    def pipe(self, name, ends):
+    def pipe(self, name: str, ends: "list[int]") -> int:
         read, write = os.pipe()
         self.open[name] = read
         ends.append(write)
         return write
 
-    def listen(self, name):
+    def listen(self, name: str) -> None:
         self.loop.watch(self.open[name], READ, lambda _: self.receive(name))
 
-    def receive(self, name):
+    def receive(self, name: str) -> None:
         data = os.read(self.open[name], 65536)
         if data and len(self.texts[name]) < MOST_OUTPUT:
             self.texts[name] += data
@@ -61,29 +75,29 @@ class Call:
             os.close(fd)
             self.check()
 
-    def ended(self, status):
+    def ended(self, status: int) -> None:
         self.status = status
         self.check()
 
-    def check(self):
+    def check(self) -> None:
         if self.done is not None and self.status is not None and not self.open:
             status = self.status
             code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
             self.finish(code)
 
-    def too_long(self):
+    def too_long(self) -> None:
         process_tree.send(self.pid, signal.SIGKILL)
         self.close()
         self.texts["err"] += b"\ntimed out: no answer for %g s" % self.timeout_s
         self.finish(-signal.SIGKILL)
 
-    def close(self):
+    def close(self) -> None:
         for fd in self.open.values():
             self.loop.unwatch(fd)
             os.close(fd)
         self.open = {}
 
-    def finish(self, code):
+    def finish(self, code: int) -> None:
         self.loop.cancel(self.timer)
         done, self.done = self.done, None
         texts = {name: text.decode("utf-8", "replace") for name, text in self.texts.items()}
@@ -94,18 +108,18 @@ class Call:
 class Calls:
     """Those under way; `reply(number, answer)` goes to whoever asked."""
 
-    def __init__(self, loop, reply, login):
+    def __init__(self, loop: "Loop", reply: "Reply", login: "Login") -> None:
         self.loop = loop
         self.reply = reply
         self.login = login
-        self.running = {}
+        self.running: "dict[int, Call]" = {}
         loop.children_ended.append(self.children_ended)
 
-    def call(self, request, _blob):
+    def call(self, request: "Message", _blob: bytes) -> None:
         number = request["id"]
         self.start(request, lambda answer: self.reply(number, answer))
 
-    def start(self, request, done, out=None):
+    def start(self, request: "Message", done: "Done", out: "int | None" = None) -> None:
         """Run what is asked, once it is known what a login would find."""
         argv = checked_words(request.get("argv"))
         if request.get("login"):
@@ -117,7 +131,14 @@ class Calls:
         mine = None if out is None else os.dup(out)
         self.login.when_known(lambda: self.run(argv, timeout_s, done, mine, mine))
 
-    def run(self, argv, timeout_s, done, out, spare=None):
+    def run(
+        self,
+        argv: "list[bytes]",
+        timeout_s: float,
+        done: "Done",
+        out: "int | None",
+        spare: "int | None" = None,
+    ) -> None:
         """A command that is not there is an answer too."""
         try:
             call = Call(self.loop, argv, timeout_s, done, out)
@@ -130,20 +151,20 @@ class Calls:
             if spare is not None:
                 os.close(spare)
 
-    def children_ended(self, ended):
+    def children_ended(self, ended: "Reaped") -> None:
         for pid, (status, _) in ended.items():
             call = self.running.pop(pid, None)
             if call is not None:
                 call.ended(status)
 
 
-def by_login_shell(setup):
+def by_login_shell(setup: "Any") -> "list[bytes]":
     """`setup` may be shell text that the user wants to have run before."""
     text = setup.encode("utf-8", "surrogateescape") + b"\n" if isinstance(setup, str) else b""
     return BY_LOGIN_SHELL + [text + RUN_WORDS]
 
 
-def checked_words(argv):
+def checked_words(argv: "Any") -> "list[bytes]":
     if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
         raise Refusal("bad_request", "`argv` is not a list of words")
     return [word.encode("utf-8", "surrogateescape") for word in argv]

@@ -19,6 +19,15 @@ from ..refusal import Refusal
 from ..run.spec import checked_spec, packed
 from . import site
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from ..commands.login import Login
+    from ..home import Home
+    from ..loop import Loop
+    from ..typed import Message, Operation, Reply, Send, Spec, Timer
+
 LOOK_S = 0.5
 TAIL = 2000
 
@@ -26,7 +35,15 @@ TAIL = 2000
 class Handing:
     """`send` tells news, `woken(key)` those who wait for a job's output."""
 
-    def __init__(self, loop, home, reply, send, woken, login):
+    def __init__(
+        self,
+        loop: "Loop",
+        home: "Home",
+        reply: "Reply",
+        send: "Send",
+        woken: "Callable[[str], Any]",
+        login: "Login",
+    ) -> None:
         self.loop = loop
         self.home = home
         self.reply = reply
@@ -34,10 +51,10 @@ class Handing:
         self.woken = woken
         self.calls = Calls(loop, reply, login)
         self.prefix = ""
-        self.seen = set()
-        self.timer = None
+        self.seen: "set[str]" = set()
+        self.timer: "Timer | None" = None
 
-    def operations(self):
+    def operations(self) -> "dict[str, Operation]":
         return {
             "call": self.calls.call,
             "prepare_handed": self.prepare_handed,
@@ -50,7 +67,7 @@ class Handing:
 
     # Handing over
 
-    def prepare_handed(self, request, _blob):
+    def prepare_handed(self, request: "Message", _blob: bytes) -> "Message":
         """Write down attempts of one process that are to be tasks of an array."""
         array, tasks = checked_key(request.get("array")), request.get("tasks")
         if not isinstance(tasks, dict) or not all(index.isdigit() for index in tasks):
@@ -63,7 +80,7 @@ class Handing:
             record.write_whole(folder + "/array", ("%s %s" % (array, index)).encode("ascii"))
         return {}
 
-    def hand_over(self, request, _blob):
+    def hand_over(self, request: "Message", _blob: bytes) -> "Message | None":
         """Write down everything, then run the command that queues it; once it has, never again."""
         key, number = checked_key(request.get("key")), request["id"]
         folder = self.home.handed(key)
@@ -98,16 +115,16 @@ class Handing:
             os.close(out)
         return None
 
-    def name_tasks(self, folder, tasks):
+    def name_tasks(self, folder: str, tasks: "dict[str, str]") -> None:
         """Which attempt is which task; those of an earlier try may come all the same."""
         known = dict(whole(read(folder + "/tasks")), **tasks)
         record.write_whole(folder + "/tasks", json.dumps(known).encode("ascii"))
 
-    def queued(self, number, folder, answer):
+    def queued(self, number: "Any", folder: str, answer: "Message") -> None:
         answer["out"] = read(folder + "/ticket")
         self.reply(number, answer)
 
-    def prepare(self, spec):
+    def prepare(self, spec: "Spec") -> None:
         folder = self.home.record(spec["key"])
         for each in (folder, self.home.job(spec["key"])):
             os.makedirs(each, 0o700, exist_ok=True)
@@ -123,13 +140,13 @@ class Handing:
 
     # What became of them
 
-    def handed(self, request, _blob):
+    def handed(self, request: "Message", _blob: bytes) -> "Message":
         keys = request.get("keys")
         if not isinstance(keys, dict):
             raise Refusal("bad_request", "`keys` does not say how many processes each has")
         return {"handed": {key: self.look(checked_key(key), count) for key, count in keys.items()}}
 
-    def look(self, key, count):
+    def look(self, key: str, count: int) -> "Message":
         folder = self.home.handed(key)
         array, _, index = read(folder + "/array").partition(" ")
         entry = self.home.handed(array) if array else folder
@@ -141,7 +158,7 @@ class Handing:
             "ranks": [self.look_at("%s-%d" % (key, rank)) for rank in range(count)],
         }
 
-    def look_at(self, key):
+    def look_at(self, key: str) -> "Message":
         folder = self.home.record(key)
         where = whole(read(folder + "/where"))
         end = record.read_exit(folder)
@@ -149,7 +166,7 @@ class Handing:
             return dict(where, state="ended", ending=end)
         return dict(where, state=where.get("state", "waiting"))
 
-    def heed(self, request, _blob):
+    def heed(self, request: "Message", _blob: bytes) -> "Message":
         """From now on tell what happens to jobs whose keys start so."""
         self.prefix = checked_key(request.get("prefix"))
         self.seen.clear()
@@ -157,7 +174,7 @@ class Handing:
         self.listen()
         return {}
 
-    def listen(self):
+    def listen(self) -> None:
         self.timer = self.loop.later(LOOK_S, self.listen)
         try:
             names = os.listdir(self.home.news(self.prefix))
@@ -180,7 +197,7 @@ class Handing:
         for key in news:
             self.woken(key)
 
-    def stop(self, request, _blob):
+    def stop(self, request: "Message", _blob: bytes) -> "Message | None":
         """Say that it is us who stop them, then run the command that does it, if there is one."""
         for key in request.get("keys") or ():
             folder = self.home.handed(key)
@@ -193,7 +210,7 @@ class Handing:
         self.calls.call(request, _blob)
         return None
 
-    def conclude(self, request, _blob):
+    def conclude(self, request: "Message", _blob: bytes) -> "Message":
         """Nobody asks for these any more: their news can go, and those that are lost stay so."""
         for key, text in (request.get("lost") or {}).items():
             self.write_down(checked_key(key), text)
@@ -204,7 +221,7 @@ class Handing:
                     os.unlink(folder + "/" + name)
         return {}
 
-    def write_down(self, key, text):
+    def write_down(self, key: str, text: str) -> None:
         """The end of a process that left no record; its own, if one comes, takes its place."""
         folder = self.home.record(key)
         spec = record.read_spec(folder)
@@ -213,15 +230,18 @@ class Handing:
             record.write_first(folder + "/exit", json.dumps(end).encode("ascii"))
 
 
-def checked_specs(request):
+def checked_specs(request: "Message") -> "list[Spec]":
     specs = request.get("specs")
-    wrong = not isinstance(specs, list) or not isinstance(request.get("order"), dict)
-    if wrong or not isinstance(request.get("script"), str):
+    if (
+        not isinstance(specs, list)
+        or not isinstance(request.get("order"), dict)
+        or not isinstance(request.get("script"), str)
+    ):
         raise Refusal("bad_request", "`specs`, `order` or `script` is wrong")
     return [checked_spec(spec) for spec in specs]
 
 
-def read(path):
+def read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -229,7 +249,7 @@ def read(path):
         return ""
 
 
-def whole(text):
+def whole(text: str) -> "Message":
     try:
         found = json.loads(text)
     except ValueError:
