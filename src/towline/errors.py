@@ -5,6 +5,7 @@ TowlineError
 │   ├── RequestError      a request that does not parse, with the place and what was expected
 │   ├── ConfigError       a configuration file that is wrong, with file and key
 │   ├── NotTrusted        a project's file that decides what runs where, and nobody trusted it yet
+│   ├── CannotPlace       results that cannot be put into the folder that they belong to
 │   └── Impossible        a request that no machine of the cluster can ever satisfy
 ├── Forbidden             whoever asks may not do that
 ├── NotFound              no such job, cluster, machine or file; exit code 2
@@ -88,6 +89,12 @@ class NotTrusted(UsageError):
 
 class Impossible(UsageError):
     code = "impossible"
+
+
+class CannotPlace(UsageError):
+    def __init__(self, text: str, hint: str = "", transient: bool = False) -> None:
+        super().__init__(text, hint)
+        self.transient = transient
 
 
 class Forbidden(TowlineError):

@@ -11,7 +11,9 @@ from towline.engine.results.results import Results
 from towline.model.job import Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.model.results import PENDING
+from towline.snapshot.blobs import BlobStore
 from towline.store.store import Store
+from towline.workspace.receiver import FolderReceiver
 
 
 class OneFileThere:
@@ -46,11 +48,16 @@ class OneFile:
         return OneFileThere()
 
 
+def receiver_in(folder: Path) -> FolderReceiver:
+    return FolderReceiver(str(folder), BlobStore(str(folder / "blobs")))
+
+
 class Home:
     def __init__(self, folder: Path, machines: OneFile | None = None) -> None:
         self.folder = folder
         self.engine = Engine(Store(str(folder / "store.db")))
-        self.results = Results(self.engine, cast("Fleet", machines or OneFile()), str(folder))
+        fleet = cast("Fleet", machines or OneFile())
+        self.results = Results(self.engine, fleet, receiver_in(folder), str(folder))
 
     async def job(self, machine: str = "gpu1") -> Job:
         [number] = self.engine.store.new_ids(1)

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
+from engine.one_file import receiver_in
 from towline.backends.base import Fleet
 from towline.backends.fake import FakeBackend
 from towline.engine.engine import Engine
@@ -282,7 +283,8 @@ def test_output_that_came_with_the_news_of_the_end_is_not_asked_for(
     async def scenario() -> None:
         engine = Engine(Store(str(tmp_path / "store.db")))
         backend = engine.backend = Unasked(engine.report)
-        results = Results(engine, cast("Fleet", backend), str(tmp_path))
+        receiver = receiver_in(tmp_path)
+        results = Results(engine, cast("Fleet", backend), receiver, str(tmp_path))
         turning = asyncio.create_task(engine.run())
         engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
         spec = JobSpec(argv=("true",), cluster="lab", owner="me", request="[]")
@@ -294,7 +296,9 @@ def test_output_that_came_with_the_news_of_the_end_is_not_asked_for(
         engine.report(ProcessEnded(number, 1, 0, ending, said))
         await engine.job_where(number, lambda job: job.state.final)
         found = b""
-        async for _, blob in Follower(engine, backend, number, {}, ("out", "err")).frames():
+        both = ("out", "err")
+        follower = Follower(engine, backend, number, {}, both, receiver=receiver)
+        async for _, blob in follower.frames():
             found += blob
         assert (found, getattr(backend, "asked", [])) == (expected, asked)
         turning.cancel()

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from engine.bench import play_on
+from engine.one_file import receiver_in
 from towline.backends.base import Fleet
 from towline.engine.engine import Engine
 from towline.engine.results.followed import OVERLAP, WORTH_KEEPING
@@ -17,7 +18,7 @@ from towline.model.job import Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.model.results import PENDING
 from towline.store.store import Store
-from towline.workspace.placing import Part
+from towline.workspace.parts import Part
 
 PIECE = 100_000
 
@@ -58,7 +59,8 @@ class Home:
         self.folder = folder
         self.machine = Printed(text)
         self.engine = Engine(Store(str(folder / "store.db")))
-        self.results = Results(self.engine, cast("Fleet", self.machine), str(folder))
+        fleet = cast("Fleet", self.machine)
+        self.results = Results(self.engine, fleet, receiver_in(folder), str(folder))
         [number] = self.engine.store.new_ids(1)
         spec = JobSpec(argv=("true",), cluster="lab", owner="me", folder=str(folder))
         ending = Ending(code=0, started=1.0, made=0, out_size=len(text))

@@ -16,9 +16,10 @@ from towline.backends.base import Fleet
 from towline.backends.clusters import Clusters
 from towline.backends.machines.upkeep import Upkeep
 from towline.backends.transfer.job_files import JobFiles
-from towline.config.load import load_config
+from towline.config.load import Configuration
 from towline.config.paths import Paths
 from towline.config.settings import SnapshotSettings
+from towline.config.trust import Trusted
 from towline.core.garbage import DAY_S, may_go
 from towline.engine.cleaning.housekeeping import Housekeeping
 from towline.engine.engine import Engine
@@ -31,6 +32,7 @@ from towline.model.results import Results as Made
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.take import HashCache, take_snapshot
 from towline.store.store import Store
+from towline.workspace.local import LocalWorkspace
 
 MB = 1024 * 1024
 
@@ -94,13 +96,15 @@ class House:
         self.blobs = BlobStore(str(home / "blobs"))
         self.fleet = SimpleNamespace(machines={"gpu1": self.machine}, blobs=self.blobs)
         clusters = SimpleNamespace(known=dict, knows=lambda name: True, rejoin=lambda names: None)
+        configuration = Configuration(self.paths.config_file, Trusted(self.paths.trusted))
+        self.workspace = LocalWorkspace(configuration, self.blobs, self.paths.home)
         self.housekeeping = Housekeeping(
             self.engine,
             cast("Fleet", self.fleet),
             cast("Clusters", clusters),
             self.paths,
             lambda: self.idle,
-            lambda: load_config(self.paths.config_file).cleanup,
+            self.workspace,
         )
 
     def add_job(
@@ -227,7 +231,8 @@ def test_results_that_could_not_be_fetched_keep_the_job_where_it_is(play: Play) 
 
         number = house.add_job(20, results=PENDING)
         machines = cast("Fleet", SimpleNamespace(files=unread, reach=refuse))
-        results = Results(house.engine, machines, house.paths.home)
+        receiver = house.workspace.receiver
+        results = Results(house.engine, machines, receiver, house.paths.home)
         await house.housekeeping.clean(dry_run=False)
         results.resume()
         await results.settled(number)

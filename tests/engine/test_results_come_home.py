@@ -4,6 +4,7 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from towline.engine.results import results
 from towline.errors import AgentError
 from towline.model.job import Ending
 from towline.model.results import at_home, not_fetched
+from towline.workspace.placing import Placer
 
 
 def busy() -> AgentError:
@@ -33,13 +35,21 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
-    """The first tries to read the file fail."""
+    """The first tries to read the file fail, or to write it."""
     left = list(errors)
 
+    real_place = Placer.place_whole
+
+    def place_whole(self: Placer, *args: Any) -> str:
+        if left and isinstance(left[0], OSError):
+            raise left.pop(0)
+        return real_place(self, *args)
+
+    monkeypatch.setattr(Placer, "place_whole", place_whole)
     real = OneFileThere.gathered
 
     async def gathered(self: OneFileThere, of: str) -> AsyncIterator[list[Found]]:
-        if left:
+        if left and not isinstance(left[0], OSError):
             raise left.pop(0)
         async for found in real(self, of):
             yield found

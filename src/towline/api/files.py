@@ -26,7 +26,10 @@ class Written(TypedDict):
 
 
 class Fetched(TypedDict):
-    """What came home of a job; `conflicts` names what a person has here, and where the newer is."""
+    """What came home of a job; `conflicts` names what a person has here, and where the newer is.
+
+    `missing` was asked for and not made; `made` names the first of what was.
+    """
 
     folder: str
     files: int
@@ -35,6 +38,8 @@ class Fetched(TypedDict):
     conflicts: list[list[str]]
     refused: list[str]
     in_the_way: list[str]
+    missing: list[str]
+    made: list[str]
 
 
 class Coming(TypedDict):

@@ -34,9 +34,9 @@ from towline.model.odd_text import original
 from towline.model.principal import Principal
 from towline.workspace.base import Places, Workspace
 
-#: Jobs whose machines have something to say.
 #: So many of its last events are shown of a job.
 _MOST_HISTORY = 400
+#: Jobs whose machines have something to say.
 _ACTIVE = (State.STARTING, State.RUNNING, State.STOPPING)
 
 
@@ -54,12 +54,12 @@ class Desk:
         self.intake = Intake(engine, backends, self.clusters, workspace)
         self.whats_free = WhatsFree(engine, backends, self.clusters, self.intake)
         self.batches = Batches(engine, self._away)
-        self.results = Results(engine, backends, paths.home)
+        self.results = Results(engine, backends, workspace.receiver, paths.home)
         self.samples = Samples(engine)
         backends.hear_use(self.samples.take)
-        self.removing = Removing(engine, backends)
+        self.removing = Removing(engine, backends, workspace.receiver)
         self.housekeeping = Housekeeping(
-            engine, backends, self.clusters, paths, self.is_idle, workspace.cleanup
+            engine, backends, self.clusters, paths, self.is_idle, workspace
         )
         engine.backend = backends
         self.services = Services(engine, backends)

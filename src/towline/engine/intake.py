@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -224,10 +223,7 @@ class Intake:
 
     async def kept(self, job_id: int) -> str:
         """Snapshot id of a job's `keep` folder as it is now; "" if there is nothing in it."""
-        job = self.engine.job(job_id)
-        with tempfile.TemporaryDirectory(dir=self.fleet.blobs.root) as folder:
-            await fetch_kept(self.fleet, job, folder)
-            return await self.workspace.pack(folder)
+        return await fetch_kept(self.fleet, self.engine.job(job_id))
 
     def only_here(self, cluster: str) -> bool:
         return all(one.host.login() is None for one in self.fleet.machines_in(cluster))

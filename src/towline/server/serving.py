@@ -82,7 +82,8 @@ def _store(paths: Paths) -> Store:
 
 
 def _workspace(paths: Paths, blobs: BlobStore) -> LocalWorkspace:
-    return LocalWorkspace(Configuration(paths.config_file, Trusted(paths.trusted)), blobs)
+    configuration = Configuration(paths.config_file, Trusted(paths.trusted))
+    return LocalWorkspace(configuration, blobs, paths.home)
 
 
 async def _serve(paths: Paths, lock: int, first: First | None) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from towline.config.load import Configuration
-from towline.config.settings import CleanupSettings, Cluster, SnapshotSettings
+from towline.config.settings import CleanupSettings, Cluster
 from towline.snapshot.blobs import BlobStore
-from towline.snapshot.folder import only_these
 from towline.workspace.ask import JobAsk, checked_folder, spec_from
 from towline.workspace.base import Places
 from towline.workspace.draft import FolderDraft, Freezer
+from towline.workspace.receiver import FolderReceiver
 from towline.workspace.versions import Versions
 
 #: Finds a cluster that no configuration names, and that was made for an earlier submission.
@@ -20,8 +20,9 @@ Made = Callable[[str], Cluster | None]
 class LocalWorkspace:
     """Folders, configuration and git of the user whose Engine this is."""
 
-    def __init__(self, configuration: Configuration, blobs: BlobStore) -> None:
+    def __init__(self, configuration: Configuration, blobs: BlobStore, spare_folder: str) -> None:
         self.configuration = configuration
+        self.receiver = FolderReceiver(spare_folder, blobs)
         self._freezer = Freezer(blobs)
         self.versions = Versions(configuration, self._freezer)
 
@@ -47,12 +48,6 @@ class LocalWorkspace:
             return places
         clusters = {**places.config.clusters, ask.cluster: cluster}
         return replace(places, config=replace(places.config, clusters=clusters))
-
-    async def pack(self, folder: str) -> str:
-        # All of it, even if the Engine's home lies in a repository.
-        settings = only_these(SnapshotSettings(limit_mb=1e9), ["."])
-        taken = await self._freezer.snapshot(folder, settings)
-        return taken.id if taken.entries else ""
 
     def cleanup(self) -> CleanupSettings:
         return self.configuration.in_folder(None).cleanup

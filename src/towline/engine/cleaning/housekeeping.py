@@ -32,11 +32,9 @@ from towline.engine.engine import Engine
 from towline.errors import ConfigError, TowlineError
 from towline.model.job import Job
 from towline.model.names import shown_cluster
-from towline.model.odd_text import original
-from towline.model.results import NOTHING
 from towline.snapshot.sweep import sweep
-from towline.snapshot.syncing import sync_file_systems
 from towline.store.needed import snapshots_needed
+from towline.workspace.base import Workspace
 
 log = logging.getLogger("towline")
 
@@ -66,8 +64,8 @@ class Removed(Struct):
 
 
 class Housekeeping:
-    """`is_idle` tells whether the Engine has nothing better to do, `settings` how long what ended
-    jobs left is kept."""
+    """`is_idle` tells whether the Engine has nothing better to do; the workspace says how long what
+    ended jobs left is kept."""
 
     def __init__(
         self,
@@ -76,14 +74,14 @@ class Housekeeping:
         clusters: Clusters,
         paths: Paths,
         is_idle: Callable[[], bool],
-        settings: Callable[[], CleanupSettings],
+        workspace: Workspace,
     ) -> None:
         self.engine = engine
         self.fleet = fleet
         self.clusters = clusters
         self.paths = paths
         self.is_idle = is_idle
-        self._settings = settings
+        self.workspace = workspace
         self._diary = os.path.join(paths.home, "cleanup.json")
         self._alone = asyncio.Lock()
         self._tasks = Tasks("housekeeping", asks_again=False)
@@ -95,7 +93,7 @@ class Housekeeping:
 
         `everything` is all that is home, however little time ago.
         """
-        rules = _rules(self._settings())
+        rules = _rules(self.workspace.cleanup())
         if everything:
             rules = Rules(after_s=-1.0, keep_bytes=0.0, recent_s=-1.0)
         unknown = {n for n in self.clusters.known() if not self.clusters.knows(n)}
@@ -143,11 +141,7 @@ class Housekeeping:
     async def _sync_results(self, going: list[Folder]) -> None:
         """What came home must be on disk before the only other copy goes."""
         numbers = {job_of(folder.key, self.engine.store.engine_id) for folder in going}
-        homes = {job.spec.folder for job in self._jobs(numbers).values() if job.results != NOTHING}
-        if homes:
-            places = [original(home) for home in homes] + [self.paths.home]
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, sync_file_systems, places)
+        await self.workspace.receiver.sync(self._jobs(numbers).values())
 
     def _count(self, removed: Removed, going: list[Folder]) -> None:
         numbers = {job_of(folder.key, self.engine.store.engine_id) for folder in going}
@@ -208,7 +202,7 @@ class Housekeeping:
     async def look(self) -> None:
         """Clean whatever is due: only machines that are connected anyway."""
         try:
-            settings = self._settings()
+            settings = self.workspace.cleanup()
         except ConfigError:
             return  # every command that needs the configuration says what is wrong with it
         if not settings.automatic or self._alone.locked():

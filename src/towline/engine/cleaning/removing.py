@@ -18,8 +18,7 @@ from towline.errors import AgentError, HostError, UsageError
 from towline.model.batch import Batch
 from towline.model.job import Attempt, Job
 from towline.model.odd_text import original
-from towline.model.results import NOTHING
-from towline.snapshot.syncing import sync_file_systems
+from towline.workspace.base import Receiver
 
 _REACH_S = 20.0
 
@@ -38,9 +37,10 @@ class Removed(Struct):
 
 
 class Removing:
-    def __init__(self, engine: Engine, fleet: Fleet) -> None:
+    def __init__(self, engine: Engine, fleet: Fleet, receiver: Receiver) -> None:
         self.engine = engine
         self.fleet = fleet
+        self.receiver = receiver
 
     async def remove(self, some: Sequence[Job], batches: Sequence[Batch], force: bool) -> Removed:
         """All of them are looked at before anything goes."""
@@ -52,7 +52,8 @@ class Removing:
         for job in jobs.values():
             _check(job, job.id in owed, force)
         check_nobody_waits(self.engine, jobs, [batch.name for batch in batches])
-        await self._sync(list(jobs.values()))
+        # What came home must be on disk before the only other copy goes.
+        await self.receiver.sync(jobs.values())
         removed = Removed()
         gone = [job for job in jobs.values() if await self._remove_folders(job, removed)]
         left = {(job.spec.owner, job.spec.batch) for job in jobs.values() if job not in gone}
@@ -63,11 +64,6 @@ class Removing:
             (removed.jobs if forgotten else removed.lines).append(job.id)
         await self.engine.in_turn(lambda: rows.forget(removed.jobs, whole))
         return removed
-
-    async def _sync(self, jobs: list[Job]) -> None:
-        homes = {original(job.spec.folder) for job in jobs if job.results != NOTHING}
-        if homes:
-            await asyncio.to_thread(sync_file_systems, homes)
 
     async def _remove_folders(self, job: Job, removed: Removed) -> bool:
         """False when something of it stays, because its machine does not answer or says no."""

@@ -33,6 +33,7 @@ from towline.model.job import Job, State
 from towline.model.odd_text import original
 from towline.model.results import PENDING
 from towline.model.units import format_memory
+from towline.workspace.base import Receiver
 
 log = logging.getLogger("towline")
 
@@ -68,6 +69,7 @@ class Follower:
         keep: Keep = _not_kept,
         standing: Callable[[Job], dict[str, Any]] = lambda job: {},
         coming: Callable[[int], tuple[int, int] | None] = lambda job_id: None,
+        receiver: Receiver | None = None,
     ) -> None:
         self.engine = engine
         self.backend = backend
@@ -81,6 +83,8 @@ class Follower:
         self.standing = standing
         #: How much of the results of a job has come home, and of how much.
         self.coming = coming
+        #: Who has what came home.
+        self.receiver = receiver
         self.job_id = job_id
         self.offsets = dict(offsets)
         self.streams = streams
@@ -316,7 +320,7 @@ class Follower:
         """The next piece, and whether it is the last: from its machine, unless it is here."""
         assert job.attempt is not None
         now = self.engine.job(job.id)
-        told = just_told(now, job.attempt.number, rank, stream, offset)
+        told = just_told(self.receiver, now, job.attempt.number, rank, stream, offset)
         if told is not None:
             return told, True
         return await read_more(self.engine, self.backend, job, rank, stream, offset, wait)

@@ -6,8 +6,7 @@ It lies in files without a name, which go with the Engine; what is missing is fe
 import asyncio
 import tempfile
 import threading
-from concurrent.futures import Executor
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 from towline.engine.engine import Engine
 from towline.model.job import Job
@@ -20,10 +19,6 @@ OVERLAP = 4096
 
 #: Job, attempt, process and stream.
 _Key = tuple[int, int, int, str]
-
-
-class Writable(Protocol):
-    def write(self, content: bytes) -> None: ...
 
 
 class Copy:
@@ -48,11 +43,11 @@ class Copy:
             self._file.seek(max(0, self.size - OVERLAP))
             return self._file.read()
 
-    def copy_to(self, target: "Writable") -> None:
+    def read(self, offset: int) -> bytes:
+        """The next piece of it."""
         with self._lock:
-            self._file.seek(0)
-            while piece := self._file.read(WORTH_KEEPING):
-                target.write(piece)
+            self._file.seek(offset)
+            return self._file.read(WORTH_KEEPING)
 
     def close(self) -> None:
         with self._lock:
@@ -62,9 +57,8 @@ class Copy:
 class Followed:
     """The copies, for as long as the results of their jobs are not home."""
 
-    def __init__(self, engine: Engine, writers: Executor, folder: str) -> None:
+    def __init__(self, engine: Engine, folder: str) -> None:
         self.engine = engine
-        self.writers = writers
         self.folder = folder
         self._copies: dict[_Key, Copy] = {}
 
@@ -83,8 +77,7 @@ class Followed:
         if copy.size + len(content) <= WORTH_KEEPING:
             copy.add(offset, content)  # it is still in memory
             return
-        run = asyncio.get_running_loop().run_in_executor
-        await run(self.writers, copy.add, offset, content)
+        await asyncio.to_thread(copy.add, offset, content)
 
     def take(self, job: Job, rank: int, stream: str) -> Copy | None:
         """What is known of an output, if it is worth anything; it is the caller's to close."""

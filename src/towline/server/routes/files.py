@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Annotated, cast
+from typing import Annotated
 
 import msgspec
 
@@ -188,7 +188,7 @@ async def results(call: Call, job_id: int, body: Back) -> Fetched:
         fetched = await desk.results.fetch(job, tuple(body.back))
     except AgentError as error:
         raise explained(desk.engine, job, error) from None
-    return cast("Fetched", msgspec.to_builtins(fetched))
+    return fetched.view()
 
 
 @post("/v1/jobs/{job_id:int}/forward")

@@ -132,6 +132,7 @@ def _follower(
         keep=desk.results.followed.add,
         standing=desk.standing,
         coming=desk.results.coming,
+        receiver=desk.results.receiver,
     )
 
 
@@ -214,7 +215,8 @@ async def log(call: Call, job_id: int, query: Output) -> Frames:
     offsets = await _offsets(desk, query, job, streams)
     if query.follow:
         return Frames(_follower(desk, job_id, offsets, streams).frames())
-    return Frames(read_somewhere(desk.engine, desk.fleet, job_id, offsets, streams))
+    receiver = desk.results.receiver
+    return Frames(read_somewhere(desk.engine, desk.fleet, receiver, job_id, offsets, streams))
 
 
 def _given(query: Output) -> dict[str, int]:
