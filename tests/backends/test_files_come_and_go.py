@@ -209,6 +209,20 @@ def test_what_is_gone_or_may_not_be_had_is_told_and_the_others_come(play: Play) 
     play(scenario)
 
 
+def test_a_file_that_is_said_to_be_endless_is_read_to_its_end_and_no_further(play: Play) -> None:
+    async def scenario(lab: Lab) -> None:
+        (lab.folder / "short").write_text("x")
+        wanted = [Wanted(path, 1 << 62, offset) for path in ("gone", "short") for offset in (0, 1)]
+        found = [part async for part in JobFiles(lab.reach).read_all(wanted)]
+        assert {part.index for part in found if part.error} == {0, 1}
+        assert [(part.index, bytes(part.data)) for part in found if not part.error] == [
+            (2, b"x"),
+            (3, b""),
+        ]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("offset", "end"), [(0, None), (5, None), (0, 0), (MB, MB + 7), (9 * MB, None)]
 )

@@ -1,9 +1,11 @@
 """What jobs use is kept while they run, survives the Engine, and goes with the job."""
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.bench import EngineBench, play_on
@@ -95,8 +97,23 @@ def test_a_stretch_ends_with_the_job_and_what_is_told_of_others_is_dropped(play:
         bench.use(job, Use(50))
         bench.backend.end(job, 1, 0, Ending(code=0, started=1.0, ended=2.0))
         await bench.engine.job_where(job, lambda job: job.state.final)
+        while bench.samples._measuring:  # told once the end is written
+            await asyncio.sleep(0)
         assert len(bench.samples.of_job(job)) == 1
+
+    play(scenario)
+
+
+def test_what_is_told_of_a_job_that_is_over_is_not_kept(play: Play) -> None:
+    async def scenario(bench: SampleBench) -> None:
+        job = await bench.running()
+        running = bench.engine.job(job)
+        bench.backend.end(job, 1, 0, Ending(code=0, started=1.0, ended=2.0))
+        ended = await bench.engine.job_where(job, lambda job: job.state.final)
+        bench.engine.core.jobs[job] = msgspec.structs.replace(ended, attempt=running.attempt)
+        bench.use(job, Use(50))
         assert bench.samples._measuring == {}
+        del bench.engine.core.jobs[job]
 
     play(scenario)
 

@@ -13,6 +13,8 @@ from towline.core.samples import Measuring, Peaks, Stretch, Use, Used, peaks_of
 from towline.engine.engine import Engine
 from towline.model.job import Job, State, process_of
 
+#: What uses something; what is told of others comes late.
+_MEASURED = (State.RUNNING, State.STOPPING)
 #: Rows wait so long for others to be written with.
 _TOGETHER_S = 10.0
 
@@ -33,7 +35,7 @@ class Samples:
         for key, use in uses.items():
             found = process_of(self.engine.store.engine_id, key)
             job = self.engine.core.jobs.get(found[0]) if found else None
-            if found is None or job is None or job.attempt is None:
+            if found is None or job is None or job.attempt is None or job.state not in _MEASURED:
                 continue
             if (job.attempt.number, job.attempt.token) == found[1:3]:
                 self._take(job, job.attempt.number, found[3], use, at)
@@ -73,7 +75,7 @@ class Samples:
 
     def _changed(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
-            if job.id in self._measuring and job.state not in (State.RUNNING, State.STOPPING):
+            if job.id in self._measuring and job.state not in _MEASURED:
                 self._end(job.id)
 
     def _end(self, job_id: int) -> None:

@@ -1,7 +1,7 @@
 """Many files of a job in one transfer: short ones together, long ones piece by piece."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Container, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -32,9 +32,9 @@ class _Piece(Struct, frozen=True):
 
 async def read_files(link: Link, wanted: Sequence[Wanted], **fields: Any) -> AsyncIterator[Part]:
     """The contents of every wanted file, as they are now; `fields` say whose files they are."""
-    requests = _requests(wanted)
     grown: deque[_Piece] = deque()
     over: set[int] = set()
+    requests = _requests(wanted, over)
     with Flow[_Together | _Piece](link) as flow:
         more = True
         while more or len(flow):
@@ -63,12 +63,15 @@ def _planned(tag: _Together | _Piece, wanted: Sequence[Wanted]) -> int:
     return wanted[tag.index].size if isinstance(tag, _Piece) else 0
 
 
-def _requests(wanted: Sequence[Wanted]) -> Iterator[_Together | _Piece]:
+def _requests(wanted: Sequence[Wanted], over: Container[int]) -> Iterator[_Together | _Piece]:
+    """What to ask for; of a file that is `over` by then no more, however long it was said to be."""
     together: list[int] = []
     size = 0
     for index, file in enumerate(wanted):
         if file.size > SHORT or file.offset:
             for offset in range(file.offset, max(file.size, file.offset + 1), PIECE):
+                if index in over:
+                    break
                 yield _Piece(index, offset)
             continue
         if together and (size + file.size > MOST_TOGETHER or len(together) == _MANY):
