@@ -14,6 +14,7 @@ from towline.cli.compat.gridengine.options import (
     Refused,
     Tasks,
     check_name,
+    moment,
     read_script,
     read_words,
     resources,
@@ -37,7 +38,7 @@ def test_arrays_are_said_as_grid_engine_says_them(text: str, shown: str, count: 
     [
         (["-zzz"], 'qsub: invalid option argument "-zzz"', 2),
         (["-pe", "smp", "job.sh"], 'The initial portion of string "job.sh" contains no', 7),
-        (["-h", "x.sh"], "not supported", 1),
+        (["-hold_jid_ad", "1", "x.sh"], "not supported", 1),
     ],
 )
 def test_wrong_options_are_refused_in_its_words(words: list[str], said: str, code: int) -> None:
@@ -79,6 +80,21 @@ def test_variables_split_at_every_comma_and_are_not_expanded_here() -> None:
     with pytest.raises(Refused) as refused:
         variables("=1", {})
     assert refused.value.code_of_qsub == 7
+
+
+def test_a_time_to_begin_is_read_as_grid_engine_reads_it() -> None:
+    noon = time.mktime((2030, 1, 2, 12, 30, 0, 0, 0, -1))
+    for text in ("203001021230", "3001021230", "01021230", "203001021230.00"):
+        assert moment(text, noon) == noon
+    assert moment("01021230.30", noon) == noon + 30
+    for wrong in ("99", "20301301000000", "203013010000", "tomorrow"):
+        with pytest.raises(Refused) as refused:
+            moment(wrong, noon)
+        said = (
+            f'\nInvalid format of date/hour-minute field.\nqsub: Wrong date/time format "{wrong}" '
+        )
+        assert refused.value.text == f"{said}specified to -a option"
+        assert refused.value.code_of_qsub == 7
 
 
 def test_resources_are_time_memory_and_gpus() -> None:
@@ -164,7 +180,9 @@ def test_qstat_says_nothing_of_nothing_and_knows_what_is_not_there(tow: Tow, stu
 
 
 def test_qstat_as_xml_has_running_and_pending(tow: Tow, stub: Stub) -> None:
-    active(stub, job(12, "running", title="a<b"), job(13, "waiting", machines=[]))
+    waits = [{"when": "any", "job": 12, "batch": "", "state": "running"}]
+    held = job(13, "waiting", machines=[], waits_for=waits)
+    active(stub, job(12, "running", title="a<b"), held)
     from xml.etree import ElementTree
 
     tree = ElementTree.fromstring(tow("qstat", "-xml").stdout)
@@ -182,6 +200,8 @@ def test_shims_call_the_commands_of_tow(tow: Tow, stub: Stub, tmp_path: Path) ->
     assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == [
         "qacct",
         "qdel",
+        "qhold",
+        "qrls",
         "qstat",
         "qsub",
     ]

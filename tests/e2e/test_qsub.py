@@ -1,11 +1,12 @@
 """A Grid Engine's commands where there is none: on this machine, and on one that ssh reaches."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from e2e.jobs import configure, ended, wait_for
+from e2e.jobs import configure, ended, show, wait_for
 from testbed.hosts import Hosts
 from testbed.tow import Tow
 from testbed.waiting import wait_until
@@ -20,6 +21,10 @@ while not os.path.exists(sys.argv[1]):
     time.sleep(0.05)
 print("the end")
 """
+
+
+def lines_of(table: str) -> list[str]:
+    return table.splitlines()[2:]
 
 
 def test_the_walk_through_on_this_machine(tow: Tow, tmp_path: Path) -> None:
@@ -81,3 +86,52 @@ def test_output_of_a_machine_elsewhere_grows_here(tow: Tow, hosts: Hosts) -> Non
     wait_until(lambda: err.read_text() == "oops\n", timeout=60)
     notes = tow.home / "qsub"
     wait_until(lambda: not [name for name in os.listdir(notes) if name.endswith(".json")])
+
+
+def test_a_held_job_waits_for_qrls_over_a_restart_and_a_later_one_for_its_time(tow: Tow) -> None:
+    begin = time.time() + 6
+    at = time.strftime("%Y%m%d%H%M.%S", time.localtime(begin))
+    words = ("-terse", "-cwd", "-b", "y", "-N")
+    assert tow("qsub", "-h", *words, "held", "true").stdout == "1\n"
+    assert tow("qsub", "-h", "-t", "1-3", *words, "arr", "true").stdout == "2.1-3:1\n"
+    assert tow("qsub", "-a", at, *words, "later", "true").stdout == "5\n"
+    shown = {(line[:7].strip(), line[40:46].strip()) for line in lines_of(tow("qstat").stdout)}
+    assert shown >= {("1", "hqw"), ("2", "hqw")}
+    assert "is held: `tow qrls 1` lets it go" in tow("why", "1").stdout
+    assert "is held: `tow qrls 2` lets it go" in tow("why", "arr").stdout
+    assert show(tow, 5)["begin"] == pytest.approx(begin, abs=1.5)
+    tow("engine", "stop")
+    assert [show(tow, job)["state"] for job in (1, 2)] == ["waiting", "queued"]
+    freed = tow("qrls", "1", "arr", "99")
+    told = 'modified hold of job 1\nmodified hold of job 2\ndenied: job "99" does not exist\n'
+    assert (freed.returncode, freed.stdout) == (1, told)
+    for job in (1, 2, 3, 4, 5):
+        assert ended(tow, job)["state"] == "done"
+    assert show(tow, 5)["started"] >= int(begin)
+
+
+def test_qhold_keeps_back_what_waits_and_now_takes_no_place_later(tow: Tow) -> None:
+    gate = tow.folder / "gate"
+    wait = ("-b", "y", "-terse", "-cwd", "-N", "first", f"until [ -e {gate} ]; do sleep .1; done")
+    assert tow("qsub", "-pe", "smp", "1", *wait).stdout == "1\n"
+    after = ("-hold_jid", "first", "-b", "y", "-terse", "-cwd", "true")
+    assert tow("qsub", *after).stdout == "2\n"
+    assert tow("qhold", "2").stdout == "modified hold of job 2\n"
+    wait_for(tow, 1, "running")
+    late = tow("qhold", "1")
+    assert late.returncode == 1 and 'denied: job "1" has begun' in late.stdout
+    at_once = tow("qsub", "-now", "y", "-cwd", "-b", "y", "true")
+    assert at_once.returncode == 0, at_once.stderr
+    assert "Your immediate job 3 has been successfully scheduled." in at_once.stderr
+    never = tow("qsub", "-now", "y", "-h", "-cwd", "-b", "y", "true")
+    assert (never.returncode, never.stdout) == (1, 'Your job 4 ("true") has been submitted\n')
+    assert never.stderr.splitlines() == [
+        "Waiting for immediate job to be scheduled.",
+        "",
+        "Your qsub request could not be scheduled; try again later.",
+    ]
+    gate.touch()
+    assert ended(tow, 1)["state"] == "done"
+    assert (show(tow, 2)["state"], show(tow, 4)["state"]) == ("waiting", "stopped")
+    tow("qrls", "2")
+    assert ended(tow, 2)["state"] == "done"

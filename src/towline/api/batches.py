@@ -28,6 +28,9 @@ class BatchView(TypedDict):
     #: What it is to run after, and what of that it still waits for.
     after: list[After]
     waits_for: list[After]
+    #: Whether somebody holds it, and the time before which it does not begin.
+    held: bool
+    begin: float | None
     counts: dict[str, int]
     rate: float
     eta_s: float | None

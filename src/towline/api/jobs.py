@@ -85,6 +85,8 @@ class JobView(TypedDict):
     batch: str
     line: int
     after: list[After]
+    #: The time before which it does not begin.
+    begin: float | None
     #: Of `after`, what it still waits for; only while it does.
     waits_for: NotRequired[list[After]]
     silent_since: NotRequired[float | None]
@@ -189,6 +191,16 @@ class JobList(TypedDict):
 class Stopped(TypedDict):
     jobs: list[JobView]
     unknown: list[int]
+
+
+class Held(TypedDict):
+    jobs: list[JobView]
+    #: Those that have begun, or are of a batch: they are not held.
+    late: list[int]
+
+
+class Released(TypedDict):
+    jobs: list[JobView]
 
 
 class Meant(TypedDict, total=False):

@@ -53,6 +53,8 @@ COMMANDS = {
         "qsub": "submit a script or a command",
         "qstat": "list what has not ended",
         "qdel": "stop jobs",
+        "qhold": "hold jobs that have not begun",
+        "qrls": "let jobs go that are held",
         "qacct": "tell how jobs ended",
         "shims": "write these under their own names, for other tools",
     },

@@ -32,7 +32,10 @@ class Parser(argparse.ArgumentParser):
     #: True where words may be left out, which argparse else decides at the first option.
     mixed = False
 
-    def __init__(self, name: str, usage: str, about: str, examples: str) -> None:
+    def __init__(
+        self, name: str, usage: str, about: str, examples: str, own_h: bool = False
+    ) -> None:
+        """`own_h`: its `-h` is an option of its own, and no question for help."""
         super().__init__(
             prog=f"tow {name}",
             usage=f"tow {name} {usage}".rstrip(),
@@ -41,6 +44,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_HelpText,
             allow_abbrev=False,
             add_help=False,
+            conflict_handler="resolve" if own_h else "error",
         )
         self.add_argument("-h", "--help", action="store_true", help="show this help and exit")
 

@@ -27,6 +27,7 @@ from towline.model.events import (
     Fed,
     FindAttempt,
     GiveUpAsked,
+    HoldAsked,
     MachineAway,
     MachineGone,
     MachineRemoved,
@@ -74,6 +75,7 @@ class Core(Ledger):
             WaitingStopped: lambda fact, now, step: outside.stop(fact, self.jobs, now, step),
             WaitingSkipped: lambda fact, now, step: outside.skip(fact, self.jobs, now, step),
             BatchHeld: self._batch_held,
+            HoldAsked: self._hold_asked,
             UnitEnded: self._unit_ended,
             SetWaiting: lambda fact, now, step: outside.set_waiting(fact, self.jobs, step),
             GiveUpAsked: self._give_up_asked,
@@ -95,13 +97,14 @@ class Core(Ledger):
             for one in singly(fact):
                 self._take(one, now, step)
         try:
+            self._begin_in_time(now, step)
             self._follow_ends(now, step)
             self._judge(self.health.due(now))
             self._place(now, step)
         except Exception as error:
             step.failures.append(("placing jobs", error))
         step.tell_the_rest()
-        wakes = self.scheduler.wake_at(now), self.health.wake_at()
+        wakes = self.scheduler.wake_at(now), self.health.wake_at(), self.gates.wake_at(now)
         step.wake_at = min(filter(None, wakes), default=None)
         return step
 
@@ -139,6 +142,7 @@ class Core(Ledger):
         self.scheduler.withdraw(job_id)
         self.scheduler.release(job_id, now, None, False)
         self.chains.leave(job_id)
+        self.gates.leave(job_id)
         for known in (self.jobs, self._requests, self._started, self._since):
             known.pop(job_id, None)
 

@@ -9,7 +9,7 @@ from towline.model.grammar import parse_request
 from towline.model.job import SILENT, Attempt, Ending, Entry, Job, JobSpec, State
 from towline.model.journal import Kind
 from towline.model.machine import Placement, Slot
-from towline.model.reason import NO_REASON, STOP_ASKED, STOPPED, STOPPED_WAITING, Reason
+from towline.model.reason import HELD, NO_REASON, STOP_ASKED, STOPPED, STOPPED_WAITING, Reason
 from towline.model.results import NOTHING, PENDING
 
 #: Causes that say: this process was never started, so starting it again is not running it twice.
@@ -21,14 +21,20 @@ def accepted(job_id: int, spec: JobSpec, now: float) -> Job:
     return Job(id=job_id, spec=spec, state=state, submitted=now)
 
 
-def held(job: Job) -> Job:
-    """It is to run after others, which have not ended."""
-    return replace(job, state=next_state(job.state, "hold"))
+def held(job: Job, by_user: bool = False) -> Job:
+    """It is to run after others, which have not ended, or later; or its user holds it."""
+    reason = HELD if by_user else job.reason
+    return replace(job, state=next_state(job.state, "hold"), reason=reason)
+
+
+def held_as_well(job: Job, by_user: bool) -> Job:
+    """It waits, and its user holds it besides, or does so no more."""
+    return replace(job, reason=HELD if by_user else NO_REASON)
 
 
 def released(job: Job) -> Job:
-    """What it waited for has ended as it was to."""
-    return replace(job, state=next_state(job.state, "release"))
+    """What it waited for has ended as it was to, and nothing else keeps it back."""
+    return replace(job, state=next_state(job.state, "release"), reason=NO_REASON)
 
 
 def skipped(job: Job, why: Reason, now: float) -> Job:

@@ -1,17 +1,18 @@
 """Every job that has not ended: how one is entered, made to wait for others, and forgotten."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from towline.core import jobs
 from towline.core.chains import Chains
+from towline.core.gates import Gates
 from towline.core.scheduling.bucket import as_waiting
 from towline.core.scheduling.scheduler import Scheduler
 from towline.core.step import Step
-from towline.model.events import BatchHeld, StartAttempt, UnitEnded
-from towline.model.job import Job, State, Unit
+from towline.model.events import BatchHeld, HoldAsked, StartAttempt, UnitEnded
+from towline.model.job import Awaited, Job, State, Unit
 from towline.model.journal import Kind
-from towline.model.reason import Reason
+from towline.model.reason import HELD, Reason
 from towline.model.request import Request
 
 
@@ -35,6 +36,8 @@ class Ledger:
         self._requests: dict[int, Request] = {}
         #: Those of them, and those batches, that wait for others.
         self.chains = Chains()
+        #: Those that somebody holds, or that begin at a time.
+        self.gates = Gates()
 
     def _keep(self, job: Job, step: Step, why: Kind | None = None, **data: Any) -> None:
         step.was(job.id, self.jobs.get(job.id))
@@ -46,6 +49,7 @@ class Ledger:
     def _forget(self, job: Job, step: Step) -> None:
         step.was(job.id, self.jobs.pop(job.id, None))
         self._requests.pop(job.id, None)
+        self.gates.leave(job.id)
         step.changed[job.id] = job
 
     def _enqueue(self, job: Job, why: Kind, step: Step) -> None:
@@ -64,32 +68,85 @@ class Ledger:
     # --- chains ------------------------------------------------------------------------------
 
     def _admit(self, job: Job, why: Kind, now: float, step: Step) -> None:
-        """Into its queue, unless it is to run after others: then it waits, or is skipped."""
-        if not job.spec.after or job.spec.batch:
+        """Into its queue, unless it is to run after others: then it waits, or is skipped; or later,
+        or when it is let go."""
+        spec = job.spec
+        if spec.batch or not (spec.after or spec.hold or spec.begin):
             self._enqueue(job, why, step)
             return
-        never = self.chains.join(job.id, job.spec.after, lambda unit: self._end_of(unit, step))
-        if job.id in self.chains:
-            self._keep(jobs.held(job), step, why)
+        # Whoever retries it lets it go.
+        by_user = spec.hold and why is Kind.SUBMITTED
+        never = self._bar(job.id, spec.after, by_user, spec.begin, now, step)
+        if never is None and self._is_barred(job.id):
+            begin = self.gates.begin_of(job.id)
+            self._keep(jobs.held(job, by_user), step, why, **({"begin": begin} if begin else {}))
         elif never is None:
             self._enqueue(job, why, step)
         else:
             self._keep(job, step, why)
             self._skip(job, never, now, step)
 
+    def _bar(
+        self,
+        unit: Unit,
+        after: Iterable[Awaited],
+        held: bool,
+        begin: float,
+        now: float,
+        step: Step,
+    ) -> Reason | None:
+        """Let one wait for whatever it has to; why it never will come true, if it cannot."""
+        never = self.chains.join(unit, after, lambda other: self._end_of(other, step))
+        if never is None:
+            self.gates.shut(unit, held, begin, now)
+        return never
+
+    def _is_barred(self, unit: Unit) -> bool:
+        return unit in self.chains or unit in self.gates
+
     def _held_again(self, job: Job, now: float, step: Step) -> None:
         """After a restart: what it waits for may have ended just before."""
-        never = self.chains.join(job.id, job.spec.after, lambda unit: self._end_of(unit, step))
-        if job.id not in self.chains:
+        by_user = job.reason == HELD
+        never = self._bar(job.id, job.spec.after, by_user, job.spec.begin, now, step)
+        if not self._is_barred(job.id):
             self._go_on(job.id, never, now, step)
 
     def _batch_held(self, fact: BatchHeld, now: float, step: Step) -> None:
-        never = self.chains.join(fact.name, fact.after, lambda unit: self._end_of(unit, step))
-        if fact.name not in self.chains:
+        never = self._bar(fact.name, fact.after, fact.held, fact.begin, now, step)
+        if not self._is_barred(fact.name):
             step.chained.append((fact.name, never))
+
+    def _hold_asked(self, fact: HoldAsked, now: float, step: Step) -> None:
+        for unit in fact.units:
+            job = self.jobs.get(unit) if isinstance(unit, int) else None
+            if fact.held and job is not None:
+                self._hold(job, step)
+            elif not fact.held and self.gates.is_held(unit):
+                self.gates.let_go(unit)
+                if job is not None:
+                    self._keep(jobs.held_as_well(job, False), step)
+                self._go_on(unit, None, now, step, by="user")
+
+    def _hold(self, job: Job, step: Step) -> None:
+        """Somebody keeps back a job of which nothing has begun; of others it is too late."""
+        if job.attempt is not None or job.spec.batch:
+            return
+        if job.state is State.QUEUED:
+            self.scheduler.withdraw(job.id)
+            self._keep(jobs.held(job, by_user=True), step, Kind.HELD)
+        elif job.state is State.WAITING:
+            self._keep(jobs.held_as_well(job, True), step, Kind.HELD)
+        else:
+            return
+        self.gates.hold(job.id)
+
+    def _begin_in_time(self, now: float, step: Step) -> None:
+        for unit in self.gates.due(now):
+            self._go_on(unit, None, now, step, by="time")
 
     def _unit_ended(self, fact: UnitEnded, now: float, step: Step) -> None:
         self.chains.leave(fact.unit)
+        self.gates.leave(fact.unit)
         for waiter, never in self.chains.ended(fact.unit, fact.state):
             self._go_on(waiter, never, now, step)
 
@@ -117,13 +174,21 @@ class Ledger:
                 followed.add(job.id)
                 self._unit_ended(UnitEnded(job.id, job.state), now, step)
 
-    def _go_on(self, waiter: Unit, never: Reason | None, now: float, step: Step) -> None:
+    def _go_on(
+        self, waiter: Unit, never: Reason | None, now: float, step: Step, by: str = ""
+    ) -> None:
+        """One of the things that kept it back does so no more, or never will cease to."""
+        if never is None and self._is_barred(waiter):
+            return
+        self.gates.leave(waiter)
         if isinstance(waiter, str):
             step.chained.append((waiter, never))
         elif never is not None:
             self._skip(self.jobs[waiter], never, now, step)
         else:
-            self._enqueue(jobs.released(self.jobs[waiter]), Kind.RELEASED, step)
+            job = jobs.released(self.jobs[waiter])
+            self._keep(job, step, Kind.RELEASED, **({"by": by} if by else {}))
+            self._queue(job, step)
 
     def _skip(self, job: Job, never: Reason, now: float, step: Step) -> None:
         skipped = jobs.skipped(job, never, now)

@@ -12,8 +12,8 @@ S = State
 HAPPENINGS = (
     "accept",  # the Engine has written it down
     "stage",  # its snapshot is complete
-    "hold",  # it is to run after others, which have not ended
-    "release",  # they have, as they were to
+    "hold",  # it is to run after others, which have not ended; or later, or when it is let go
+    "release",  # they have, as they were to; and nobody holds it, and its time has come
     "skip",  # they have not, and never will
     "place",  # machines were chosen; the attempt is written down before anything starts
     "run",  # every process has started

@@ -7,6 +7,7 @@ from towline.model.events import (
     Fact,
     Fed,
     GiveUpAsked,
+    HoldAsked,
     ProcessEnded,
     ProcessSilent,
     ProcessStarted,
@@ -33,6 +34,8 @@ def singly(fact: Fact) -> Iterable[Fact]:
         return (WaitingSkipped((job,), fact.because) for job in fact.jobs)
     if isinstance(fact, SetWaiting):
         return (SetWaiting((job,)) for job in fact.jobs)
+    if isinstance(fact, HoldAsked):
+        return (HoldAsked((unit,), fact.held) for unit in fact.units)
     if isinstance(fact, StopAsked):
         return (StopAsked((job_id,), fact.now) for job_id in fact.ids)
     return (fact,)
@@ -49,6 +52,8 @@ def number_in(fact: Fact) -> int:
     """The number of the job that a fact is about; 0: of none."""
     if isinstance(fact, StopAsked):
         return fact.ids[0] if fact.ids else 0
+    if isinstance(fact, HoldAsked):
+        return next((unit for unit in fact.units if isinstance(unit, int)), 0)
     if isinstance(fact, GiveUpAsked):
         return fact.id
     if isinstance(fact, ProcessStarted | ProcessSilent | ProcessEnded | AttemptWaits):

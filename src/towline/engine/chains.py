@@ -1,6 +1,10 @@
 """Chains as people ask for them and look at them; core/chains.py decides."""
 
+import time
 from collections.abc import Iterable, Sequence
+from functools import partial
+
+from msgspec.structs import replace
 
 from towline.api.jobs import After
 from towline.engine.engine import Engine, no_job
@@ -9,6 +13,7 @@ from towline.engine.reasons import reason_words
 from towline.engine.views import after_view
 from towline.errors import UsageError
 from towline.model.batch import Batch
+from towline.model.events import HoldAsked
 from towline.model.job import Awaited, Job, State, Unit, standing
 from towline.model.names import ANY, FAILED, OK, awaited_words, unit_name
 from towline.model.principal import Principal
@@ -70,10 +75,41 @@ def waits_for(engine: Engine, waiter: Unit, after: tuple[Awaited, ...]) -> list[
 
 
 def waiting_words(engine: Engine, waiter: Unit, after: tuple[Awaited, ...]) -> str:
-    """`waits for job 12 (running)`; empty when it does not."""
-    views = waits_for(engine, waiter, after)
+    """`waits for job 12 (running)`, and what else keeps it back; empty when nothing does."""
+    views, gates = waits_for(engine, waiter, after), engine.core.gates
     told = [(view["batch"] or view["job"], view["when"], view["state"]) for view in views]
-    return f"waits for {awaited_words(told)}" if told else ""
+    words = [f"waits for {awaited_words(told)}"] if told else []
+    if begin := gates.begin_of(waiter):
+        words.append(time.strftime("waits until %Y-%m-%d %H:%M:%S", time.localtime(begin)))
+    if gates.is_held(waiter):
+        words.append(f"is held: `tow qrls {_number(engine, waiter)}` lets it go")
+    return ", and ".join(words)
+
+
+def _number(engine: Engine, unit: Unit) -> Unit:
+    """What it is called by: a batch by its first job, as an array is."""
+    batch = engine.store.batches.newest(unit) if isinstance(unit, str) else None
+    return batch.first if batch else unit
+
+
+async def hold(engine: Engine, jobs: Sequence[Job]) -> list[int]:
+    """Keep back jobs that have not begun; those of which it is too late."""
+    await engine.tell(HoldAsked(tuple(job.id for job in jobs), held=True))
+    return [job.id for job in jobs if not engine.core.gates.is_held(job.id)]
+
+
+async def let_go(engine: Engine, jobs: Sequence[Job]) -> None:
+    """Hold jobs no more, and whole batches that have one of them."""
+    units: dict[Unit, None] = {}
+    for job in jobs:
+        if not job.spec.batch:
+            units[job.id] = None
+        elif job.spec.batch not in units:
+            units[job.spec.batch] = None
+            batch = engine.store.batches.named(job.spec.owner, job.spec.batch)
+            change = partial(engine.store.batches.change, replace(batch, by_user=False))
+            await engine.in_turn(partial(change, engine.clock()))
+    await engine.tell(HoldAsked(tuple(units), held=False))
 
 
 def _standing(engine: Engine, unit: Unit) -> str:
@@ -87,9 +123,10 @@ def check_retry(engine: Engine, jobs: Sequence[Job], batches: Sequence[Batch] = 
     again: set[Unit] = {*(job.id for job in jobs), *(batch.name for batch in batches)}
     for job in jobs:
         _check_after(engine, f"job {job.id}", job.spec.after, again)
-        if job.spec.batch and job.spec.after and job.spec.batch in engine.core.chains:
+        core = engine.core
+        if job.spec.batch and (job.spec.batch in core.chains or job.spec.batch in core.gates):
             raise UsageError(
-                f"job {job.id} is of batch {job.spec.batch}, which waits for others",
+                f"job {job.id} is of batch {job.spec.batch}, which waits",
                 hint=f"it goes on with its batch: tow why {job.spec.batch}",
             )
     for batch in batches:

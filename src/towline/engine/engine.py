@@ -394,4 +394,4 @@ class Engine:
     @property
     def active(self) -> bool:
         """False when nothing is running, waiting or being watched."""
-        return bool(self.core.jobs) or self.journal.is_watched
+        return bool(self.core.jobs or self.core.gates) or self.journal.is_watched

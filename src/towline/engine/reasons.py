@@ -21,6 +21,7 @@ def reason_words(reason: Reason) -> str:
 
 _PLAIN = {
     "": "",
+    "held": "held",
     "stop_asked": "stop was asked for",
     "stopped": "stopped",
     "stopped_waiting": "stopped before it started",

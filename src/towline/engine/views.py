@@ -77,6 +77,7 @@ def view(job: Job) -> JobView:
         "batch": job.spec.batch,
         "line": job.spec.line,
         "after": after_view(job.spec.after),
+        "begin": job.spec.begin or None,
     }
 
 

@@ -11,7 +11,7 @@ from towline.model.job import State
 from towline.model.journal import Event, Kind, Remark
 from towline.model.machine import Aside
 from towline.model.odd_text import keepable, original
-from towline.model.reason import Reason
+from towline.model.reason import HELD, Reason
 from towline.model.results import Results
 
 _Words = Callable[[Event, dict[str, Any]], str]
@@ -80,10 +80,22 @@ def _reason(fields: dict[str, Any]) -> str:
     return reason_words(msgspec.convert(fields.get("reason", {"kind": ""}), Reason))
 
 
+def _to_wait(fields: dict[str, Any]) -> str:
+    if fields.get("state") != State.WAITING:
+        return ""
+    if fields.get("reason", {}).get("kind") == HELD.kind:
+        return ", to be held"
+    return ", to begin at a time" if "begin" in fields else ", to wait for others"
+
+
+#: What set a job free that waited.
+_FREE = {
+    "": "what it waited for has ended",
+    "user": "nobody holds it any more",
+    "time": "its time to begin has come",
+}
 _WORDS: dict[str, _Words] = {
-    Kind.SUBMITTED: lambda event, fields: (
-        "submitted, to wait for others" if fields.get("state") == State.WAITING else "submitted"
-    ),
+    Kind.SUBMITTED: lambda event, fields: f"submitted{_to_wait(fields)}",
     Kind.PLACED: lambda event, fields: f"starting on {_machines(event, fields)}",
     Kind.SENT_AHEAD: lambda event, fields: f"next on {_machines(event, fields)}",
     Kind.CAME_BACK: lambda event, fields: (
@@ -95,7 +107,8 @@ _WORDS: dict[str, _Words] = {
     Kind.STOPPING: _why("stopping"),
     Kind.REQUEUED: _why("its start was void; waiting again"),
     Kind.RETRIED: lambda event, fields: "retry was asked for",
-    Kind.RELEASED: lambda event, fields: "what it waited for has ended",
+    Kind.HELD: lambda event, fields: "held",
+    Kind.RELEASED: lambda event, fields: _FREE[fields.get("by", "")],
     Kind.FOUND_AGAIN: lambda event, fields: (
         f"{fields['answers']} answers again: attempt {event.attempt} is taken up"
     ),

@@ -44,8 +44,11 @@ class Batch(Struct, frozen=True, omit_defaults=True):
     fail_fast: bool = False
     #: Stopped, by the user or by a failure; `tow batch retry` takes it up again.
     stopped: bool = False
-    #: What it is to run after has not ended yet, as far as is known: nothing of it starts.
+    #: What it is to run after has not ended yet, as far as is known, somebody holds it, or its time
+    #: has not come: nothing of it starts.
     held: bool = False
+    #: Somebody holds it, as long as nobody has let it go.
+    by_user: bool = False
 
     @property
     def key(self) -> BatchKey:

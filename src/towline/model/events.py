@@ -53,6 +53,16 @@ class BatchHeld(Struct, frozen=True):
 
     name: str
     after: tuple[Awaited, ...]
+    #: Somebody holds it; and the time before which it does not begin.
+    held: bool = False
+    begin: float = 0.0
+
+
+class HoldAsked(Struct, frozen=True):
+    """Hold jobs that have not begun, or let jobs and batches go that are held."""
+
+    units: tuple[Unit, ...]
+    held: bool
 
 
 class UnitEnded(Struct, frozen=True):
@@ -158,6 +168,7 @@ Fact = (
     | WaitingStopped
     | WaitingSkipped
     | BatchHeld
+    | HoldAsked
     | UnitEnded
     | SetWaiting
     | GiveUpAsked

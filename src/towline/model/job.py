@@ -15,7 +15,7 @@ from towline.model.service import Service
 class State(StrEnum):
     NEW = "new"
     STAGING = "staging"
-    #: For other jobs, which it was submitted to run after.
+    #: For other jobs, which it was submitted to run after; for a time; or until it is let go.
     WAITING = "waiting"
     QUEUED = "queued"
     STARTING = "starting"
@@ -147,6 +147,9 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     services: tuple[Service, ...] = ()
     #: It begins once all of these have ended as they were to; of a batch's jobs, the batch does.
     after: tuple[Awaited, ...] = ()
+    #: Submitted to be held, until somebody lets it go; and not to begin before a time.
+    hold: bool = False
+    begin: float = 0.0
 
     def __repr__(self) -> str:
         return f"JobSpec({self.title or ' '.join(self.argv)!r} on {self.cluster})"

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     REQUEUED = "requeued"
     RETRIED = "retried"
     FOUND_AGAIN = "found_again"
+    HELD = "held"
     RELEASED = "released"
     ENDED = "ended"
     CHANGED = "changed"

@@ -12,10 +12,10 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     """One reason. Its kind is one of these, or the cause of a process's end (`Ending.cause`).
 
     `stop_asked`, `stopped_waiting` (before it started), `stopped`, `line_ended` (another line of
-    its batch ended, which stops the batch), `after` (what it was to run after ended otherwise),
-    `exit_code`, `signal`, `queue` (it waits in the queue of its cluster), `unclear` (nothing can be
-    made of what was heard of it), `unknown`, `told` (as `text` says); empty where there is nothing
-    to say.
+    its batch ended, which stops the batch), `held` (until somebody lets it go), `after` (what it
+    was to run after ended otherwise), `exit_code`, `signal`, `queue` (it waits in the queue of its
+    cluster), `unclear` (nothing can be made of what was heard of it), `unknown`, `told` (as `text`
+    says); empty where there is nothing to say.
     """
 
     kind: str
@@ -50,6 +50,7 @@ def because_of(unit: int | str, state: str) -> Reason:
 
 
 NO_REASON = Reason("")
+HELD = Reason("held")
 STOP_ASKED = Reason("stop_asked")
 STOPPED = Reason("stopped")
 STOPPED_WAITING = Reason("stopped_waiting")

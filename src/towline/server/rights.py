@@ -37,6 +37,8 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/v1/jobs/{job_id:int}/samples"): Right.OWN,
     ("POST", "/v1/jobs/stop"): Right.OWN,
     ("POST", "/v1/jobs/retry"): Right.OWN,
+    ("POST", "/v1/jobs/hold"): Right.OWN,
+    ("POST", "/v1/jobs/release"): Right.OWN,
     ("POST", "/v1/jobs/remove"): Right.OWN,
     ("POST", "/v1/batches"): Right.OWN,
     ("GET", "/v1/batches"): Right.OWN,

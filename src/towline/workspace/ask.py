@@ -33,6 +33,8 @@ _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 #: What already means a job, or several.
 _TAKEN = re.compile(r"[0-9]+|[0-9]+-[0-9]+|last|all")
 _LONGEST_TITLE = 60
+#: The year 9999: no later time can be shown.
+_LAST_MOMENT = 253_370_764_800.0
 _LONGEST_NAME = 200
 #: The kernel's own limit for a command and its environment, wherever it runs.
 _MOST_WORDS = 6_000_000
@@ -91,6 +93,9 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     after: list[str] = field(default_factory=list)
     after_any: list[str] = field(default_factory=list)
     after_failed: list[str] = field(default_factory=list)
+    #: Held until somebody lets it go; and not to begin before a time, in seconds since 1970.
+    hold: bool = False
+    begin: float = 0.0
 
     def __repr__(self) -> str:
         return f"JobAsk({self.argv!r})"
@@ -191,6 +196,8 @@ def spec_from(ask: JobAsk, places: Places, owner: str) -> JobSpec:
         priority=_number("--priority", ask.priority, defaults.priority, -1000, 1000),
         queue=queueing_from(ask, cluster, request, time_s),
         services=services_from(ask.services, ask.logdir),
+        hold=ask.hold,
+        begin=_moment(ask.begin),
     )
 
 
@@ -295,6 +302,12 @@ def _number(option: str, typed: Any, default: int, least: int, most: int) -> int
     if not least <= number <= most:
         raise UsageError(f"{option} must be from {least} to {most}, not {number}")
     return number
+
+
+def _moment(begin: float) -> float:
+    if not 0 <= begin < _LAST_MOMENT:
+        raise UsageError(f"nothing begins at {begin}", hint="seconds since 1970")
+    return begin
 
 
 def checked_folder(cwd: str) -> str:

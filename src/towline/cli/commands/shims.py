@@ -8,7 +8,7 @@ import sys
 from towline.cli.options import Parser
 from towline.cli.terminal import say
 
-NAMES = ("qsub", "qstat", "qdel", "qacct")
+NAMES = ("qsub", "qstat", "qdel", "qhold", "qrls", "qacct")
 EXAMPLES = """
 tow shims ~/ge-bin
 """
@@ -18,7 +18,7 @@ def parser() -> Parser:
     parser = Parser(
         "shims",
         "FOLDER",
-        "Write `qsub`, `qstat`, `qdel` and `qacct` into a folder, which call those of `tow`: for\n"
+        "Write `qsub`, `qstat`, `qdel` and the like into a folder, which call those of `tow`: for\n"
         "tools such as Snakemake that know only these names. No PATH has it until you add it.",
         EXAMPLES,
     )

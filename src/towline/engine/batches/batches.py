@@ -89,7 +89,8 @@ class Batches:
             submitted=self.engine.clock(),
             max_parallel=wish.max_parallel,
             fail_fast=wish.fail_fast,
-            held=bool(wish.base.after),
+            held=bool(wish.base.after or wish.base.hold or wish.base.begin),
+            by_user=wish.base.hold,
         )
         self._names.add(batch.key)
         try:
@@ -125,7 +126,8 @@ class Batches:
     async def retry(self, batch: Batch, states: Sequence[State]) -> int:
         """Start again what ended in one of these states; how many they are."""
         batch = self.store.batches.named(*batch.key)
-        batch = replace(batch, stopped=False, held=bool(batch.base.after))
+        held = bool(batch.base.after or batch.base.begin)
+        batch = replace(batch, stopped=False, held=held, by_user=False)
         at = self.engine.clock()
         await self.engine.in_turn(lambda: self.store.batches.change(batch, at))
         count = 0
@@ -141,7 +143,8 @@ class Batches:
     def _hold(self, batch: Batch) -> None:
         """Let the core say when a batch may begin that is to run after others."""
         if batch.held:
-            self.engine.report(BatchHeld(batch.name, batch.base.after))
+            base = batch.base
+            self.engine.report(BatchHeld(batch.name, base.after, batch.by_user, base.begin))
 
     def _chained(self, name: str, never: Reason | None) -> None:
         batch = self.store.batches.newest(name)
@@ -301,6 +304,8 @@ class Batches:
             "stopped": batch.stopped,
             "after": after_view(batch.base.after),
             "waits_for": waits_for(self.engine, batch.name, batch.base.after),
+            "held": batch.held and batch.by_user,
+            "begin": batch.base.begin or None,
             "counts": {state.value: counts[state] for state in State if state is not State.NEW},
             "rate": round(progress.rate(now), 2) if progress else 0.0,
             "eta_s": progress.eta_s(now) if progress else None,

@@ -6,18 +6,20 @@ import msgspec
 
 from towline.api.jobs import (
     Accepted,
+    Held,
     JobDetail,
     JobList,
     JobSamples,
     Meant,
     Plan,
+    Released,
     Retried,
     Stopped,
     Why,
 )
 from towline.api.places import Login
 from towline.engine.api import Desk, login_of
-from towline.engine.chains import skipped_because
+from towline.engine.chains import hold, let_go, skipped_because
 from towline.engine.following.at_home import read_somewhere
 from towline.engine.following.follow import Follower
 from towline.engine.following.output import Frame
@@ -262,6 +264,22 @@ async def retry(call: Call, body: Ids) -> Retried:
     }
 
 
+@post("/v1/jobs/hold")
+async def hold_jobs(call: Call, body: Ids) -> Held:
+    """Keep back jobs that have not begun; `late` are those that have, or are of a batch."""
+    desk = call.desk
+    late = await hold(desk.engine, [desk.job(call.who, job_id) for job_id in body.ids])
+    return {"jobs": [desk.seen(desk.job(call.who, job_id)) for job_id in body.ids], "late": late}
+
+
+@post("/v1/jobs/release")
+async def release(call: Call, body: Ids) -> Released:
+    """Let jobs go that are held; with one job of a batch, the whole batch."""
+    desk = call.desk
+    await let_go(desk.engine, [desk.job(call.who, job_id) for job_id in body.ids])
+    return {"jobs": [desk.seen(desk.job(call.who, job_id)) for job_id in body.ids]}
+
+
 ENDPOINTS: list[Endpoint] = [
     run,
     submit,
@@ -274,4 +292,6 @@ ENDPOINTS: list[Endpoint] = [
     log,
     stop,
     retry,
+    hold_jobs,
+    release,
 ]

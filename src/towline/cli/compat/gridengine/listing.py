@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 LETTERS = {
     "new": "qw",
     "staging": "qw",
-    "waiting": "hqw",
+    "waiting": "qw",
     "queued": "qw",
     "starting": "t",
     "running": "r",
     "stopping": "dr",
 }
-WAITING = ("qw", "hqw", "Eqw")
+WAITING = ("qw", "hqw", "Eqw", "Ehqw", "Rq", "hRq", "ERq")
 
 
 class Entry:
@@ -40,8 +40,7 @@ class Entry:
         self.batch = str(batch["name"]) if batch else ""
         self.name = str(job["title"])
         self.user = str(job["owner"])
-        held = batch is not None and bool(batch.get("waits_for"))
-        self.state = "hqw" if held else LETTERS.get(job["state"], "qw")
+        self.state = _letters(job, batch)
         self.at = float(job.get("started") or job["submitted"])
         machines = job.get("machines") or []
         place = f"{shown_cluster(job['cluster'])}@{machines[0]}" if machines else ""
@@ -53,6 +52,25 @@ class Entry:
     @property
     def is_waiting(self) -> bool:
         return self.state in WAITING
+
+    @property
+    def is_kept_back(self) -> bool:
+        """By somebody, by other jobs or until a time: Grid Engine counts all of them as holds."""
+        later = float(self.view.get("begin") or 0.0) > time.time()
+        return self.is_waiting and ("h" in self.state or later)
+
+
+def _letters(job: dict[str, Any], batch: dict[str, Any] | None) -> str:
+    held = bool(job.get("waits_for")) or (job.get("because") or {}).get("kind") == "held"
+    if batch is not None and job["state"] == "queued":
+        held = bool(batch.get("waits_for") or batch.get("held"))
+    letters = LETTERS.get(job["state"], "qw")
+    if letters == "qw" and held:
+        return "hqw"
+    queue = job.get("queue") or {}
+    # What a Grid Engine itself says of it: in error, or to be run again.
+    own = str(queue.get("reason") or "") if queue.get("kind") == "gridengine" else ""
+    return own if letters == "qw" and own in WAITING else letters
 
 
 def _slots(request: str) -> int:
@@ -80,6 +98,13 @@ class Entries:
             chosen = task_numbers(task)
             return [entry for entry in mine if not task or entry.task in chosen]
         return [entry for entry in self.all if fnmatch.fnmatchcase(entry.name, name)]
+
+
+def unknown_job(name: str, me: str) -> str:
+    """What Grid Engine says of a name that nothing has."""
+    if name.partition(".")[0].isdecimal():
+        return f'denied: job "{name}" does not exist'
+    return f"The job {name} of user(s) {me} does not exist"
 
 
 def task_numbers(text: str) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 
 from towline.errors import TowlineError
 
@@ -32,11 +33,13 @@ VALUED = {
     "-A": ("ACCOUNT", "taken, and not used"),
     "-P": ("PROJECT", "taken, and not used"),
     "-r": ("y|n", "taken: a job whose machine fails is told of, not run again"),
-    "-now": ("y|n", "taken; `y` is refused"),
+    "-now": ("y|n", "start at once, or not at all"),
+    "-a": ("MMDDhhmm", "do not begin before this time: [[CC]YY]MMDDhhmm[.SS]"),
     "-M": ("ADDRESS", "taken: nobody is written to"),
     "-m": ("WHEN", "taken: nobody is written to"),
 }
 PLAIN = {
+    "-h": "hold it until `tow qrls` lets it go",
     "-cwd": "run where you are",
     "-V": "with all of this shell's variables",
     "-terse": "print the number only",
@@ -45,7 +48,7 @@ PLAIN = {
     "-notify": "taken: a stopped job has time to end in any case",
 }
 #: What a real Grid Engine has, and what is not done here.
-NOT_HERE = {"-h": "a hold", "-a": "a time to begin at", "-hold_jid_ad": "task by task", "-dl": ""}
+NOT_HERE = {"-hold_jid_ad": "task by task", "-dl": "a deadline"}
 _REPEATED = ("-v", "-l", "-hold_jid", "-q")
 
 
@@ -123,6 +126,26 @@ def variables(text: str, environ: dict[str, str]) -> dict[str, str]:
             raise Refused(wrong, 7)
         found[name] = value if equals else environ.get(name, "")
     return found
+
+
+def moment(text: str, now: float) -> float:
+    """`[[CC]YY]MMDDhhmm[.SS]` as seconds since 1970; without a year, it is this one."""
+    found = re.fullmatch(r"(\d\d)?(\d\d)?(\d{8})(?:\.(\d\d))?", text)
+    try:
+        if found is None:
+            raise ValueError
+        century, year, rest, seconds = found.groups()
+        if century and not year:
+            century, year = "20" if int(century) < 70 else "19", century
+        whole = f"{century}{year}" if year else time.strftime("%Y", time.localtime(now))
+        read = time.strptime(f"{whole}{rest}{seconds or '00'}", "%Y%m%d%H%M%S")
+        return time.mktime(read)
+    except (ValueError, OverflowError):
+        raise Refused(
+            "\nInvalid format of date/hour-minute field.\n"
+            f'qsub: Wrong date/time format "{text}" specified to -a option',
+            7,
+        ) from None
 
 
 class Tasks:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import getpass
 
-from towline.cli.compat.gridengine.listing import Entries, Entry, task_numbers, task_text
+from towline.cli.compat.gridengine.listing import (
+    Entries,
+    Entry,
+    task_numbers,
+    task_text,
+    unknown_job,
+)
 from towline.cli.compat.gridengine.outputs import see_to_it
 from towline.cli.session import open_session
 
@@ -28,7 +34,7 @@ def main(words: list[str]) -> int:
         if tasks:
             found = [entry for entry in found if entry.task in task_numbers(tasks)]
         if not found:
-            print(_unknown(name, me))
+            print(unknown_job(name, me))
             code = 1
         chosen.update((entry.job, entry) for entry in found)
     if user:
@@ -62,12 +68,6 @@ def _read(words: list[str]) -> tuple[list[tuple[str, str]], str, int]:
         print("ERROR! no option argument\nusage: qdel [options] job_task_list")
         return [], "", 1
     return names, user, 0
-
-
-def _unknown(name: str, me: str) -> str:
-    if name.partition(".")[0].isdecimal():
-        return f'denied: job "{name}" does not exist'
-    return f"The job {name} of user(s) {me} does not exist"
 
 
 def _stop(entries: Entries, chosen: dict[int, Entry]) -> None:

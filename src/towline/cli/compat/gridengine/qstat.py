@@ -29,7 +29,7 @@ PLAIN = {
 _CHOICES: dict[str, Callable[[Entry], bool]] = {
     "p": lambda entry: entry.is_waiting,
     "r": lambda entry: not entry.is_waiting,
-    "h": lambda entry: "h" in entry.state,
+    "h": lambda entry: entry.is_kept_back,
     "a": lambda entry: True,
 }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 
 from towline.cli.compat.gridengine import job_script
 from towline.cli.compat.gridengine.options import (
     Refused,
     Tasks,
     check_name,
+    moment,
     read_script,
     read_words,
     rejected,
@@ -51,6 +53,8 @@ class Wanted:
         self.options = {**embedded, **typed}
         self.name = check_name(self.options.get("-N", default))
         self.tasks = Tasks(self.options["-t"]) if "-t" in self.options else None
+        if self.on("-now") and self.tasks:
+            raise Refused("qsub: option -now y is not supported here with -t", 1)
         self.folder = self._folder()
 
     def on(self, option: str, default: str = "n") -> bool:
@@ -111,6 +115,11 @@ def submit(wanted: Wanted) -> int:
         terse = f"{number}.{wanted.tasks}"
         said = f'Your job-array {terse} ("{wanted.name[:100]}") has been submitted'
     print(terse if wanted.on("-terse") else said, flush=True)
+    if wanted.on("-now"):
+        from towline.cli.compat.gridengine.at_once import start_at_once
+
+        if not start_at_once(session, number):
+            return 1
     if not _is_here(ask):
         from towline.cli.compat.gridengine.outputs import bring
 
@@ -154,8 +163,10 @@ def _ask(session: Session, wanted: Wanted) -> dict[str, Any]:
         ask["priority"] = _priority(options["-p"])
     if "-hold_jid" in options:
         ask["after_any"] = _held_by(session, options["-hold_jid"])
-    if options.get("-now") == "y":
-        raise Refused("qsub: option -now y (at once or never) is not supported here", 1)
+    if "-h" in options:
+        ask["hold"] = True
+    if "-a" in options:
+        ask["begin"] = moment(options["-a"], time.time())
     if here:
         # As on a Grid Engine, whose machines share the home: in the very folder.
         ask.update(in_place=True, only=[])

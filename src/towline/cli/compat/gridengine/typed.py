@@ -17,7 +17,7 @@ def parser_of(
     words: tuple[str, str],
 ) -> Parser:
     """Its usage, description and examples, its options with and without a word, what follows."""
-    parser = Parser(name, *about)
+    parser = Parser(name, *about, own_h="-h" in valued or "-h" in plain)
     for flag, (metavar, text) in valued.items():
         names = tuple(metavar.split(" "))
         parser.add_argument(
