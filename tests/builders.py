@@ -48,6 +48,8 @@ def a_job(
     submitted: float | None = None,
     time_s: float = 0.0,
     avoid: tuple[str, ...] = (),
+    batch: str = "",
+    at_most: int = 0,
     request: Request | None = None,
     **need: Any,
 ) -> Waiting:
@@ -61,6 +63,8 @@ def a_job(
         submitted=float(job_id) if submitted is None else submitted,
         time_s=time_s,
         avoid=avoid,
+        batch=batch,
+        at_most=at_most,
     )
 
 

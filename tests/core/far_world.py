@@ -15,12 +15,14 @@ from towline.agent.remote.jobs.series import AllSeries
 from towline.core.decide import Core
 from towline.model.events import (
     Fact,
+    FindAttempt,
     MachineAway,
     MachineGone,
     MachineSeen,
     ProcessEnded,
     ProcessStarted,
     RecallAttempt,
+    Recovered,
     StartAttempt,
     StopAttempt,
     Submitted,
@@ -42,6 +44,9 @@ class Process:
     cpus: float
     series: str
     began: float = 0.0
+    #: Its batch, of which so many may run at a time.
+    batch: str = ""
+    at_most: int = 0
 
 
 @dataclass
@@ -78,7 +83,10 @@ class World:
         self.order: list[int] = []
         self.recalled: set[int] = set()
         self.told: list[tuple[int, str]] = []
+        #: Of each machine and batch.
         self.most_running: Counter[str] = Counter()
+        #: How often the Engine was started anew.
+        self._life = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._last_id = 0
@@ -121,7 +129,9 @@ class World:
             if job.state.final:
                 self.ended[job.id] = job
         for order in step.orders:
-            if isinstance(order, StartAttempt):
+            if isinstance(order, FindAttempt):
+                self.wanted[order.job.id] = order.job
+            elif isinstance(order, StartAttempt):
                 self.wanted[order.job.id] = order.job
                 self._send(order.job, self._start)
             elif isinstance(order, RecallAttempt):
@@ -130,7 +140,12 @@ class World:
             elif isinstance(order, StopAttempt):
                 self._send(order.job, self._void)
         if step.wake_at is not None:
-            self.at(max(0.0, step.wake_at - self.now), self.tell)
+            life = self._life
+            self.at(max(0.0, step.wake_at - self.now), lambda: self._wake(life))
+
+    def _wake(self, life: int) -> None:
+        if life == self._life:
+            self.tell()
 
     def _send(self, job: Job, do: Callable[[Far, Job], None]) -> None:
         assert job.attempt is not None
@@ -163,7 +178,8 @@ class World:
         if key in machine.endings or key in machine.running or key in machine.waiting:
             return
         cpus = parse_request(job.spec.request).processes()[0][2].cpus
-        process = machine.waiting[key] = Process(job.id, key, cpus, attempt.series)
+        of = {"batch": job.spec.batch, "at_most": job.spec.at_most}
+        process = machine.waiting[key] = Process(job.id, key, cpus, attempt.series, **of)
         if attempt.places:
             ready = machine.series.wait(process, attempt.places)
         else:
@@ -179,8 +195,16 @@ class World:
         self.order.append(process.job)
         used = sum(one.cpus for one in machine.running.values())
         assert used <= OVERLOAD * machine.cpus, f"{machine.name} runs {sorted(machine.running)}"
-        self.most_running[machine.name] = max(self.most_running[machine.name], len(machine.running))
+        self._count_running(machine.name, list(machine.running.values()))
+        if process.at_most:
+            everywhere = [one for far in self.machines.values() for one in far.running.values()]
+            batch = [one for one in everywhere if one.batch == process.batch]
+            assert len(batch) <= process.at_most, f"{process.batch} runs {batch}"
+            self._count_running(process.batch, batch)
         self.at(self.length(process.job), lambda: self._end(machine, process))
+
+    def _count_running(self, name: str, those: list[Process]) -> None:
+        self.most_running[name] = max(self.most_running[name], len(those))
 
     def _end(self, machine: Far, process: Process) -> None:
         del machine.running[process.key]
@@ -209,19 +233,37 @@ class World:
     def cut(self, name: str, for_s: float) -> None:
         """The connection breaks: what was on its way is lost, and so is what the agent knew."""
         machine = self.machines[name]
-        if not machine.up:
-            return
+        if machine.up:
+            self._hang_up(machine)
+            self.tell(MachineGone(name))
+            self.at(for_s, lambda: self._greet(machine))
+
+    def _hang_up(self, machine: Far) -> None:
         machine.connection += 1
         machine.up = False
         machine.waiting.clear()
         machine.series = AllSeries(lambda process: machine.waiting.get(process.key) is process)
         for process in machine.running.values():
             machine.series.join(process)
-        self.tell(MachineGone(name))
-        self.at(for_s, lambda: self._greet(machine))
+
+    def restart(self) -> None:
+        """The Engine is killed: the next one knows what was written, and calls the machines."""
+        known = self.core.jobs
+        self.core, self.wanted = Core(), {}
+        self._life += 1
+        for machine in self.machines.values():
+            self._hang_up(machine)
+        self.tell(
+            Recovered(tuple((job, parse_request(job.spec.request)) for job in known.values()))
+        )
+        for machine in self.machines.values():
+            self.tell(MachineAway(machine.name, machine.away_s))
+            self.at(machine.away_s, lambda machine=machine: self._greet(machine))
 
     def _greet(self, machine: Far) -> None:
         """As the driver does it: what is wanted is looked for, and the difference mended."""
+        if machine.up:
+            return
         machine.up = True
         for job in list(self.wanted.values()):
             attempt = job.attempt

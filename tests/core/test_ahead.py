@@ -76,6 +76,52 @@ def test_a_gang_that_is_next_is_not_sent_ahead_nor_is_anybody_behind_it() -> Non
     scheduler.check_invariants()
 
 
+def test_of_a_batch_with_a_limit_one_begins_far_away_when_another_ends() -> None:
+    took = {}
+    for away_s in (0.0, 0.05, 0.15):
+        world = World(lambda job: 0.008, Far("h1", away_s, cpus=8))
+        began = world.now
+        jobs = world.submit(200, batch="b", at_most=2)
+        world.run()
+        assert all_done(world, jobs) and world.order == jobs
+        assert world.most_running["b"] == 2
+        took[away_s] = max(end for _, end in world.ends.values()) - began
+    assert took[0.05] < 2 * took[0.0]
+    assert took[0.15] < 3 * took[0.0]
+
+
+def test_places_of_a_batch_with_a_limit_are_for_nobody_else_and_others_use_what_is_left() -> None:
+    world = World(lambda job: 0.02, Far("h1", 0.1, cpus=4), Far("h2", 0.0, cpus=4))
+    few = world.submit(60, batch="few", at_most=3)
+    many = world.submit(200)
+    world.run()
+    assert all_done(world, [*few, *many])
+    assert world.most_running["few"] == 3
+
+
+def test_a_job_of_a_batch_with_a_limit_says_that_others_of_it_run() -> None:
+    world = World(lambda job: 10.0, Far("h1", 0.0, cpus=8))
+    jobs = world.submit(5, batch="b", at_most=2)
+    told = world.core.scheduler.explain(jobs[-1], world.now)
+    assert told.text == "2 of its batch run at a time"
+    assert world.core.scheduler.waiting_count == 0
+    world.tell(StopAsked((jobs[-1],)))
+    world.run()
+    assert world.ended[jobs[-1]].state is State.STOPPED and all_done(world, jobs[:-1])
+
+
+def test_a_failed_job_of_a_batch_with_a_limit_of_one_is_tried_again_before_the_next() -> None:
+    scheduler = Scheduler()
+    scheduler.see(a_machine("h1", cpus=8))
+    for job in range(1, 4):
+        scheduler.submit(a_job(job, batch="b", at_most=1))
+    assert [placed.id for placed in scheduler.decide(0.0)] == [1]
+    scheduler.release(1, 1.0)
+    scheduler.submit(a_job(1, batch="b", at_most=1))
+    assert [placed.id for placed in scheduler.decide(1.0)] == [1]
+    scheduler.check_invariants()
+
+
 def waiting_there(world: World) -> list[int]:
     ahead = world.core.scheduler.series.is_ahead
     return [job for job in world.core.jobs if ahead(job)]
@@ -210,7 +256,12 @@ def test_whatever_breaks_each_job_runs_once_and_no_machine_runs_too_many(seed: i
         happens = random.random()
         if happens < 0.5:
             cpus, priority = random.choice((0.5, 1.0, 1.5)), random.choice((0, 0, 1))
-            world.submit(random.randint(1, 80), cpus, priority, snapshot=random.choice("ab"))
+            most = random.choice((0, 0, 1, 2, 5))
+            batch = f"b{most}" if most else ""
+            more = {"snapshot": random.choice("ab"), "batch": batch, "at_most": most}
+            world.submit(random.randint(1, 80), cpus, priority, **more)
+        elif happens < 0.55:
+            world.restart()
         elif happens < 0.75:
             world.cut(random.choice(machines).name, random.uniform(0.05, 2.0))
         elif happens < 0.9 and world.core.jobs:

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from e2e.api import ask
 from e2e.engines import kill_engine
 from e2e.jobs import configure, show, submit, wait_for
 from testbed.far import far_config
@@ -83,6 +84,34 @@ def transmitted(hosts: Hosts, name: str) -> int:
     devices = Path(f"/proc/{hosts.pid(name)}/net/dev").read_text().splitlines()[2:]
     words = [line.replace(":", " ").split() for line in devices]
     return sum(int(line[9]) for line in words if line[0] != "lo")
+
+
+@pytest.mark.timeout(240)
+def test_no_more_of_a_batch_run_far_away_than_may_whatever_is_killed(
+    far: Tow, hosts: Hosts
+) -> None:
+    log = hosts.home("h1") / "log"
+    line = 'echo + {} >> "$HOME/log"; sleep 0.02; echo - {} >> "$HOME/log"'
+    (far.folder / "lines").write_text("".join(f"{line.format(n, n)}\n" for n in range(120)))
+    assert far("batch", "-c", "lab", "--max-parallel", "2", "-d", "lines").returncode == 0
+
+    def begun() -> int:
+        return log.read_text().count("+") if log.exists() else 0
+
+    wait_until(lambda: begun() > 20, timeout=60)
+    kill_engine(far.home)
+    far("status")
+    known = begun()
+    wait_until(lambda: begun() > known + 10, timeout=60)
+    for pid in processes_on(hosts, "h1", "tow-agent"):
+        os.kill(pid, signal.SIGKILL)
+    assert far("wait", "lines", timeout=120).returncode == 0
+    signs = [text.split() for text in log.read_text().splitlines()]
+    assert sorted(signs) == sorted([sign, str(n)] for sign in "+-" for n in range(120))
+    running = [sum(1 if sign == "+" else -1 for sign, _ in signs[:n]) for n in range(len(signs))]
+    assert max(running) == 2
+    status, events = ask(far.home, "GET", "/v1/events?since=0&batch=lines&follow=0")
+    assert status == 200 and events.count(b"sent_ahead") > 10
 
 
 @pytest.mark.timeout(240)

@@ -111,9 +111,13 @@ def test_kills_of_the_engine_lose_no_line_and_run_none_twice(play: Play) -> None
     play(scenario)
 
 
-def test_no_more_than_max_parallel_run_at_a_time(play: Play) -> None:
+@pytest.mark.parametrize("at_most", [0, 2], ids=["by_the_window", "by_the_scheduler"])
+def test_no_more_than_max_parallel_run_at_a_time(play: Play, at_most: int) -> None:
     async def scenario(bench: Bench) -> None:
-        batch = await bench.batches.submit(Wish("sweep", BASE, lines(20), max_parallel=2))
+        base = replace(BASE, at_most=at_most)
+        batch = await bench.batches.submit(Wish("sweep", base, lines(20), max_parallel=2))
+        await bench.until(lambda: len(bench.backend.running) == 2)
+        assert bench.batches.view(batch)["why"] == "2 run at a time"
         most = 0
         while batch.key in bench.batches.active:
             most = max(most, len(bench.backend.running))

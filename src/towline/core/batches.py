@@ -2,7 +2,8 @@
 
 A batch may have a hundred thousand jobs. The store has them all; the core has those that run and as
 many waiting ones as it can need soon, in their order. So what a batch costs does not depend on how
-long it is, and a limit on how many run at a time is a limit on how many the core has.
+long it is. How many run at a time is up to the scheduler, or to the queue of their cluster; only of
+a batch that its first failure stops, the core never has more than may run: none is sent ahead.
 """
 
 from collections import Counter, deque
@@ -44,7 +45,7 @@ class Progress:
         if queue is not None and (queue.at_once or not self.batch.max_parallel):
             # They wait in the queue of their cluster, which sees to how many run.
             room = WINDOW - len(self.inside) if len(self.inside) <= WINDOW // 2 else 0
-        elif self.batch.max_parallel:
+        elif self.batch.max_parallel and not self.batch.base.at_most:
             room = self.batch.max_parallel - len(self.inside)
         else:
             room = WINDOW - self._waiting if self._waiting <= WINDOW // 2 else 0

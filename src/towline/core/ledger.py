@@ -16,6 +16,12 @@ from towline.model.reason import HELD, Reason
 from towline.model.request import Request
 
 
+def tree_of(job: Job) -> str:
+    """What a job starts from: what is to be brought to its machine first."""
+    spec = job.spec
+    return f"{spec.keep[:8]}{spec.snapshot[:8]}" if spec.keep else spec.snapshot
+
+
 def _never_heard_of(unit: Unit) -> State | None:
     return State.LOST
 
@@ -26,7 +32,7 @@ class Ledger:
     def __init__(
         self, new_token: Callable[[], str], became: Callable[[Unit], State | None] | None
     ) -> None:
-        self.scheduler = Scheduler(lambda job_id: self.jobs[job_id].spec.snapshot)
+        self.scheduler = Scheduler(lambda job_id: tree_of(self.jobs[job_id]))
         #: Gives each attempt the part of its keys that is random: chance comes from outside.
         self._new_token = new_token
         #: What became of jobs and batches that are not here; None: they have not ended.

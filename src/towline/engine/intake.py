@@ -118,9 +118,13 @@ class Intake:
                 files=own.files,
                 bytes=own.bytes,
             )
+        queue = _queueing(spec, draft.max_parallel)
+        # What a failure is to stop must not have begun while word of it travels.
+        capped = queue is None and not draft.fail_fast
+        at_most = draft.max_parallel if capped else 0
         return Wish(
             name=draft.name,
-            base=replace(spec, argv=(), title="", queue=_queueing(spec, draft.max_parallel)),
+            base=replace(spec, argv=(), title="", queue=queue, at_most=at_most),
             lines=lines,
             max_parallel=draft.max_parallel,
             fail_fast=draft.fail_fast,

@@ -141,6 +141,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     #: The batch it belongs to, and which of its commands it is.
     batch: str = ""
     line: int = 0
+    #: Of that batch, at most so many run at a time, and the scheduler sees to that; 0: others do.
+    at_most: int = 0
     #: None: Towline itself decides when and where it runs.
     queue: Queueing | None = None
     #: What runs beside its first process, for people to look at it.

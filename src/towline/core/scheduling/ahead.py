@@ -7,13 +7,14 @@ elsewhere, or when it takes much longer than expected until there is one.
 """
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from towline.core.machines.demand import demands_of
 from towline.core.machines.host_state import HostState
 from towline.core.machines.machine_index import candidates
 from towline.core.scheduling.bucket import Bucket
 from towline.core.scheduling.owner_queues import Rank
-from towline.core.scheduling.series import WRITING_S, Sent, Series, name_of
+from towline.core.scheduling.series import WRITING_S, Sent, Series
 
 if TYPE_CHECKING:
     from towline.core.scheduling.scheduler import Placed, Scheduler
@@ -29,17 +30,31 @@ PATIENT_TRIPS = 8
 PATIENT_S = 1.0
 
 
+class Next(NamedTuple):
+    """Who would get a place."""
+
+    rank: Rank
+    id: int
+    cluster: str
+    owner: str
+    priority: int
+    limit_s: float
+    #: The series that it would be of there; empty for a job that is never sent ahead.
+    series: str
+
+
 def send_ahead(scheduler: "Scheduler", now: float) -> "list[Placed]":
     """The next jobs of all series that can do with more, one after the other."""
     found = []
-    those = scheduler.series.short if scheduler.queue.waiting else ()
+    waiting = scheduler.queue.waiting or scheduler.caps.all
+    those = scheduler.series.short if waiting else ()
     hungry = [series for series in those if is_hungry(scheduler, series)]
     while hungry:
         fed = []
         for series in hungry:
-            bucket = next_for(scheduler, series, now)
-            if bucket is not None and belongs(scheduler, bucket, series):
-                found.append(scheduler.send_ahead(bucket, series, now))
+            job = next_for(scheduler, series, now)
+            if job is not None and job.series == series.name:
+                found.append(scheduler.send_ahead(job, series, now))
                 fed.append(series)
         hungry = [series for series in fed if is_hungry(scheduler, series)]
     return found
@@ -109,8 +124,15 @@ def is_hungry(scheduler: "Scheduler", series: Series) -> bool:
         host is not None
         and host.up
         and is_sound(scheduler, series, host)
+        and not is_over_full(scheduler, series)
         and len(series.ahead) < series.most_ahead(away_s)
     )
+
+
+def is_over_full(scheduler: "Scheduler", series: Series) -> bool:
+    """Whether more of a batch with a cap have a place than may."""
+    capped = scheduler.caps.all.get(series.batch)
+    return capped is not None and len(capped.placed) > capped.most
 
 
 def is_sound(scheduler: "Scheduler", series: Series, host: HostState) -> bool:
@@ -127,8 +149,30 @@ def is_sound(scheduler: "Scheduler", series: Series, host: HostState) -> bool:
     )
 
 
-def next_for(scheduler: "Scheduler", series: Series, now: float) -> Bucket | None:
-    """The bucket whose first job would get a place of a series, were it free now."""
+def next_for(scheduler: "Scheduler", series: Series, now: float) -> Next | None:
+    """The job that would get a place of a series, were it free now."""
+    found = best_queued(scheduler, series, now), best_spare(scheduler, series, now)
+    return min(filter(None, found), default=None)
+
+
+def best_spare(scheduler: "Scheduler", series: Series, now: float) -> Next | None:
+    """The next of the batch that a place of a series belongs to, if only so many of it may run."""
+    capped = scheduler.caps.all.get(series.batch)
+    job = capped.first_spare() if capped is not None else None
+    host = scheduler.machines.hosts[series.machine]
+    assert host.family is not None
+    if job is None or host.name in job.avoid or not host.family.allows(job.cluster, job.owner):
+        return None
+    groups = demands_of(job.request)
+    if len(groups) > 1 or groups[0] != (1, series.demand):
+        return None
+    rank = -job.priority, job.submitted + scheduler.penalties.at(now)[job.owner], job.id
+    name = scheduler.series_name(job.id, series.demand)
+    return Next(rank, job.id, job.cluster, job.owner, job.priority, job.time_s, name)
+
+
+def best_queued(scheduler: "Scheduler", series: Series, now: float) -> Next | None:
+    """The first of the best-ranked bucket of which a job could use a place of a series."""
     host = scheduler.machines.hosts[series.machine]
     assert host.family is not None
     penalties = scheduler.penalties.at(now)
@@ -147,7 +191,11 @@ def next_for(scheduler: "Scheduler", series: Series, now: float) -> Bucket | Non
                         if best is None or rank < best[0]:
                             best = rank, bucket
                         break
-    return best[1] if best is not None else None
+    if best is None:
+        return None
+    rank, bucket = best
+    name = scheduler.series_name(rank[2], bucket.groups[0][1]) if bucket.single else ""
+    return Next(rank, rank[2], bucket.cluster, bucket.owner, bucket.priority, bucket.limit_s, name)
 
 
 def could_use(scheduler: "Scheduler", bucket: Bucket, host: HostState) -> bool:
@@ -163,8 +211,8 @@ def could_use(scheduler: "Scheduler", bucket: Bucket, host: HostState) -> bool:
 def belongs(scheduler: "Scheduler", bucket: Bucket, series: Series) -> bool:
     """Whether the first job of a bucket is of a series."""
     assert bucket.entry is not None
-    tree = scheduler.tree_of(bucket.entry[1])
-    return bucket.single and name_of(bucket.groups[0][1], tree) == series.name
+    name = scheduler.series_name(bucket.entry[1], bucket.groups[0][1])
+    return bucket.single and name == series.name
 
 
 def free_elsewhere(
@@ -182,4 +230,6 @@ def free_elsewhere(
         and scheduler.reservations.on(other) is None
         and other.choose(series.demand) is not None
     )
-    return sum(1 for _ in others)
+    capped = scheduler.caps.all.get(series.batch)
+    room = MOST_HOSTS if capped is None else max(0, capped.most - len(capped.placed))
+    return sum(1 for _ in islice(others, room))

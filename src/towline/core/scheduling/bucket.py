@@ -27,6 +27,9 @@ class Waiting(Struct, frozen=True):
     #: 0: no limit.
     time_s: float = 0.0
     avoid: tuple[str, ...] = ()
+    #: Of its batch, at most so many run at a time; 0: as many as there is room for.
+    at_most: int = 0
+    batch: str = ""
 
 
 def as_waiting(job: Job, request: Request) -> Waiting:
@@ -40,6 +43,8 @@ def as_waiting(job: Job, request: Request) -> Waiting:
         submitted=job.submitted,
         time_s=job.spec.time_s,
         avoid=job.avoid,
+        at_most=job.spec.at_most,
+        batch=f"{job.spec.owner}/{job.spec.batch}" if job.spec.at_most else "",
     )
 
 

@@ -62,6 +62,8 @@ def explain_waiting(scheduler: "Scheduler", job_id: int, now: float) -> Explanat
     if behind := scheduler.series.behind(job_id):
         where = scheduler.running[job_id].placement[0].machine
         return Explanation(job_id, f"it is next on {where}, and starts as soon as {one_of(behind)}")
+    if capped := scheduler.caps.spare_in(job_id):
+        return Explanation(job_id, f"{capped.most} of its batch run at a time")
     if bucket is None:
         running = job_id in scheduler.running
         return Explanation(job_id, "it has its machines" if running else "it does not wait")

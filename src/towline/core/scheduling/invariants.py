@@ -22,6 +22,7 @@ def check(scheduler: "Scheduler") -> None:
     check_queue(scheduler)
     check_heads(scheduler)
     check_series(scheduler)
+    check_caps(scheduler)
 
 
 def check_sums(host: HostState) -> None:
@@ -128,3 +129,14 @@ def check_series(scheduler: "Scheduler") -> None:
             assert scheduler.running[job].placement[0].machine == series.machine, job
         assert series.places or series.ahead
         assert bool(series.ahead) == (series in scheduler.series.with_ahead), series.name
+
+
+def check_caps(scheduler: "Scheduler") -> None:
+    """Of a batch with a cap, each job is in one place, and none waits that could not begin."""
+    series, running, waiting = scheduler.series, scheduler.running, scheduler.queue.waiting
+    for capped in scheduler.caps.all.values():
+        assert capped.queued.keys() <= waiting.keys(), capped.key
+        assert capped.placed | capped.ahead <= running.keys(), capped.key
+        assert not capped.spare.keys() & (running.keys() | waiting.keys()), capped.key
+        assert all(series.is_ahead(job) for job in capped.ahead), capped.key
+        assert not any(series.is_ahead(job) for job in capped.placed), capped.key

@@ -17,6 +17,7 @@ from towline.core.machines.machine_index import MachineIndex
 from towline.core.scheduling import ahead
 from towline.core.scheduling.backfill import Reservation
 from towline.core.scheduling.bucket import Bucket, Waiting
+from towline.core.scheduling.caps import Caps
 from towline.core.scheduling.explain import (
     Explanation,
     closest,
@@ -70,6 +71,7 @@ class Scheduler:
         self.reservations = Reservations(self.machines)
         self.running: dict[int, Running] = {}
         self.series = AllSeries()
+        self.caps = Caps()
         self._rounds = 0
         self._impossible: dict[tuple[str, Request, str], str | None] = {}
         self._impossible_at = -1
@@ -87,12 +89,24 @@ class Scheduler:
 
     def submit(self, job: Waiting) -> None:
         """Let a job wait; a job that waits or runs already is left as it is."""
-        if job.id not in self.queue.waiting and job.id not in self.running:
-            self.queue.add(job)
-            self.reservations.walked.pop(job.cluster, None)
+        if job.id in self.queue.waiting or job.id in self.running or self.caps.spare_in(job.id):
+            return
+        if not self.caps.add_spare(job):
+            self._enqueue(job)
 
     def withdraw(self, job_id: int) -> bool:
         """Take a waiting job out; False if it was not waiting."""
+        spare = self.caps.spare_in(job_id) is not None
+        waited = self._dequeue(job_id) or spare
+        if waited:
+            self.caps.leave(job_id)
+        return waited
+
+    def _enqueue(self, job: Waiting) -> None:
+        self.queue.add(job)
+        self.reservations.walked.pop(job.cluster, None)
+
+    def _dequeue(self, job_id: int) -> bool:
         bucket = self.queue.waiting.get(job_id)
         if bucket is None:
             return False
@@ -116,7 +130,7 @@ class Scheduler:
         self.shares.stop(job.owner, job.weight, now)
         self.penalties.pop(job.owner, None)
         names = dict.fromkeys(slot.machine for slot in job.placement)
-        self._succeed(job_id, now)
+        self.caps.leave(job_id, self._succeed(job_id, now))
         left = [host for name in names if (host := self.machines.give(job_id, name)) is not None]
         for host in left:
             head = self.reservations.on(host)
@@ -128,13 +142,14 @@ class Scheduler:
         """Count a job that runs already, even where it does not fit."""
         self.withdraw(job.id)
         self.release(job.id, started)
+        self.caps.adopt(job)
         demands = [demand for count, demand in demands_of(job.request) for _ in range(count)]
         for slot, demand in zip(placement, demands, strict=False):
             host = self.machines.hosts.get(slot.machine)
             fits = host is not None and host.accepts(demand, slot.gpus)
             host = self.machines.take(job.id, slot.machine, demand, slot.gpus)
             host.excused = host.excused or not fits
-            self.series.join(slot.machine, series, demand, job.id, None)
+            self.series.join(slot.machine, series, demand, job.id, None, job.batch)
         self._run(job.id, job.owner, placement, demands, started, job.time_s)
 
     def see(self, machine: Machine) -> None:
@@ -197,6 +212,11 @@ class Scheduler:
         is taken."""
         started: list[Placed] = []
         self.start_limiter.open_due(now)
+        for job, is_next in self.caps.moves():
+            if is_next:
+                self._enqueue(job)
+            else:
+                self._dequeue(job.id)
         again = True
         while again and len(started) < most:
             self._rounds += 1
@@ -278,24 +298,28 @@ class Scheduler:
             if not self.start_limiter.started(host, job_id, now):
                 self._lost_host(host)
         self.queue.drop(job_id)
+        self.caps.place(job_id)
         demands = [demand for _, demand, _ in seats]
         self._run(job_id, bucket.owner, placement, demands, now, limit_s)
         if len(demands) == 1:
-            name = name_of(demands[0], self.tree_of(job_id))
-            self.series.join(placement[0].machine, name, demands[0], job_id, now)
+            name = self.series_name(job_id, demands[0])
+            batch = self.caps.batch_of(job_id)
+            self.series.join(placement[0].machine, name, demands[0], job_id, now, batch)
         return Placed(job_id, placement)
 
-    def send_ahead(self, bucket: Bucket, series: Series, now: float) -> Placed:
-        """Let the first job of a bucket be on a machine before it has a place there."""
-        assert bucket.entry is not None
-        job_id, limit_s = bucket.entry[1], bucket.limit_s
+    def series_name(self, job_id: int, demand: Demand) -> str:
+        return name_of(demand, self.tree_of(job_id), self.caps.batch_of(job_id))
+
+    def send_ahead(self, job: ahead.Next, series: Series, now: float) -> Placed:
+        """Let a job be on a machine before it has a place there."""
         host = self.machines.hosts[series.machine]
         placement = placement_of([(host, series.demand, ())])
-        self.withdraw(job_id)
-        self._run(job_id, bucket.owner, placement, [series.demand], now, limit_s)
-        sent = Sent(now, bucket.cluster, bucket.owner, bucket.priority, limit_s)
-        self.series.send(series, job_id, sent)
-        return Placed(job_id, placement, len(series.places))
+        self._dequeue(job.id)
+        self.caps.send_ahead(job.id)
+        self._run(job.id, job.owner, placement, [series.demand], now, job.limit_s)
+        sent = Sent(now, job.cluster, job.owner, job.priority, job.limit_s)
+        self.series.send(series, job.id, sent)
+        return Placed(job.id, placement, len(series.places))
 
     def ends(self, job_id: int) -> float:
         return self.running[job_id].ends
@@ -319,11 +343,11 @@ class Scheduler:
         self.shares.start(owner, weight, started)
         self.penalties.pop(owner, None)
 
-    def _succeed(self, job_id: int, now: float) -> None:
+    def _succeed(self, job_id: int, now: float) -> int | None:
         """A job ended: who was sent ahead for its place has begun there by now."""
         heir = self.series.leave(job_id, now)
         if heir is None:
-            return
+            return None
         job, demand = self.running[heir], self.series.demand_of(heir)
         self.running[heir] = replace(job, started=now, ends=now + job.ends - job.started)
         # Taken before it is given, so that nobody sees the host without either.
@@ -333,6 +357,7 @@ class Scheduler:
             head.shadows[host.name].take(heir, demand, ())
         if not self.start_limiter.started(host, heir, now):
             self._lost_host(host)
+        return heir
 
     def _follow(self, host: HostState) -> None:
         """After a change of a machine: whatever is kept there must still fit."""

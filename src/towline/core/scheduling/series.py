@@ -47,12 +47,14 @@ class Sent:
 class Series:
     """Jobs alike on one machine: those that have a place there, and those sent ahead."""
 
-    __slots__ = ("ahead", "demand", "machine", "name", "places", "recent", "told")
+    __slots__ = ("ahead", "batch", "demand", "machine", "name", "places", "recent", "told")
 
-    def __init__(self, machine: str, name: str, demand: Demand) -> None:
+    def __init__(self, machine: str, name: str, demand: Demand, batch: str = "") -> None:
         self.machine = machine
         self.name = name
         self.demand = demand
+        #: All of it are of a batch of which only so many run at a time; empty: of any.
+        self.batch = batch
         #: job -> since when it has its place, as long as that is known.
         self.places: dict[int, float | None] = {}
         #: Those of them that began when they were told to, not when another ended.
@@ -86,11 +88,15 @@ class Series:
         return heir
 
 
-def name_of(demand: Demand, tree: str) -> str:
-    """What jobs of one series have in common; empty for those that are never sent ahead."""
+def name_of(demand: Demand, tree: str, batch: str = "") -> str:
+    """What jobs of one series have in common; empty for those that are never sent ahead.
+
+    A batch of which only so many run at a time has its own: its places are for nobody else.
+    """
     if demand.gpus or demand.exclusive:
         return ""
-    return f"{demand.cpu}-{demand.mem}-{tree[:16]}"
+    name = f"{demand.cpu}-{demand.mem}-{tree[:16]}"
+    return f"{name}-{batch}" if batch else name
 
 
 class AllSeries:
@@ -148,14 +154,22 @@ class AllSeries:
         """The jobs that have the places for which a job that was sent ahead waits."""
         return list(self._of[job_id].places) if self.is_ahead(job_id) else []
 
-    def join(self, machine: str, name: str, demand: Demand, job_id: int, now: float | None) -> None:
+    def join(
+        self,
+        machine: str,
+        name: str,
+        demand: Demand,
+        job_id: int,
+        now: float | None,
+        batch: str = "",
+    ) -> None:
         """A job has a place of its own on a machine; without a time it had it before."""
         # How far it is may turn out later.
         if not name or (now is not None and self.away_s.get(machine, NEAR_S) < NEAR_S):
             return
         series = self.remembered.get((machine, name))
         if series is None:
-            series = self.remembered[machine, name] = Series(machine, name, demand)
+            series = self.remembered[machine, name] = Series(machine, name, demand, batch)
         series.places[job_id] = now
         series.told.add(job_id)
         self._of[job_id] = series

@@ -364,6 +364,8 @@ class Batches:
             return f"{progress.batch.max_parallel} run at a time" if progress.inside else ""
         if job_id in self.engine.core.scheduler.running:
             return ""  # it has just been given its machine
+        if self.engine.core.scheduler.caps.spare_in(job_id):
+            return f"{progress.batch.max_parallel} run at a time"
         return self.engine.core.scheduler.explain(job_id, self.engine.clock()).text
 
     def _free_name(self, owner: str, wanted: str) -> str:

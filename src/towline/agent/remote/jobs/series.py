@@ -31,7 +31,10 @@ class AllSeries:
     def join(self, job: "Any") -> None:
         """It begins now, or has begun."""
         if job.series:
-            self.series.setdefault(job.series, Series()).begun.add(job.key)
+            series = self.series.setdefault(job.series, Series())
+            series.begun.add(job.key)
+            # A place of its own came with it.
+            series.places = max(series.places, len(series.begun))
 
     def wait(self, job: "Any", places: int) -> "list[Any]":
         """Those that may begin now that this one was sent ahead."""
