@@ -57,6 +57,8 @@ class Queue:
         self.watcher = Watcher(name, self.table, driver, self.commands, self.files)
         #: What the site says of its queue, once it was asked.
         self.site = Site()
+        #: Jobs that it would take, by what they ask for: when it said so, and what.
+        self.would_take: dict[str, tuple[float, str]] = {}
         self._stopping: list[Handover] = []
         self.tasks.spawn(self.watcher.for_ever(), self._ask_again)
         driver.guest = self
