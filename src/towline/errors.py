@@ -6,6 +6,7 @@ TowlineError
 │   ├── ConfigError       a configuration file that is wrong, with file and key
 │   ├── NotTrusted        a project's file that decides what runs where, and nobody trusted it yet
 │   ├── CannotPlace       results that cannot be put into the folder that they belong to
+│   ├── EnvironmentWanted a job on this machine, whose submitter's environment was not sent along
 │   └── Impossible        a request that no machine of the cluster can ever satisfy
 ├── Forbidden             whoever asks may not do that
 ├── NotFound              no such job, cluster, machine or file; exit code 2
@@ -95,6 +96,11 @@ class CannotPlace(UsageError):
     def __init__(self, text: str, hint: str = "", transient: bool = False) -> None:
         super().__init__(text, hint)
         self.transient = transient
+
+
+class EnvironmentWanted(UsageError):
+    code = "environment_wanted"
+    status = 409
 
 
 class Forbidden(TowlineError):

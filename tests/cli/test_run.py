@@ -62,7 +62,6 @@ def test_arguments_arrive_exactly_as_typed(tow: Tow, stub: Stub) -> None:
     assert asked.json["argv"] == ["prog", *odd]
     assert asked.json["cluster"] == "lab"
     assert asked.json["cwd"] == str(tow.folder)
-    assert asked.json["environ"]["TOWLINE_HOME"] == str(tow.home)
 
 
 def test_an_argument_that_is_not_utf8_is_carried(tow: Tow, stub: Stub) -> None:

@@ -10,6 +10,7 @@ from e2e.test_local_run import ODD_WORDS, SHOW_WORDS
 from testbed.hosts import Hosts
 from testbed.tow import Tow
 from testbed.waiting import wait_until
+from testbed.wiretap import wiretapped
 
 pytestmark = pytest.mark.real
 
@@ -60,6 +61,26 @@ def test_jobs_over_there_do_not_get_the_environment_from_here(tow: Tow, hosts: H
     assert "GIVEN=1" in lines
     assert "HOME=/home/worker" in lines
     assert not any(line.startswith("SECRET_TOKEN") for line in lines)
+
+
+def test_a_secret_of_the_terminal_crosses_the_socket_for_jobs_on_this_machine_only(
+    tow: Tow, hosts: Hosts
+) -> None:
+    configure(tow, "h1", more='[clusters.mine]\nmachines = ["this"]')
+    secret, show_it = {"SECRET_TOKEN": "0xC0FFEE"}, ["sh", "-c", "echo got $SECRET_TOKEN"]
+    assert tow("status").returncode == 0
+    with wiretapped(tow.home / "engine.sock") as tap:
+        assert tow("run", "-c", "lab", *show_it, env=secret).stdout == "got\n"
+        assert tow("run", "-d", "-c", "lab", *show_it, env=secret).returncode == 0
+        (tow.folder / "lines").write_text("echo got $SECRET_TOKEN\n")
+        assert tow("batch", "-c", "lab", "lines", env=secret).returncode == 0
+        assert b"POST /v1/run" in tap.heard and b"POST /v1/batches" in tap.heard
+        assert b"0xC0FFEE" not in tap.heard
+        # A cluster of another name that is this machine: the Engine asks for it.
+        assert tow("run", "-c", "mine", *show_it, env=secret).stdout == "got 0xC0FFEE\n"
+        assert tap.heard.count(b"POST /v1/run") == 3
+        assert tow("run", *show_it, env=secret).stdout == "got 0xC0FFEE\n"
+        assert tap.heard.count(b"POST /v1/run") == 4
 
 
 def test_setup_of_the_cluster_runs_before_that_of_the_job(tow: Tow, hosts: Hosts) -> None:

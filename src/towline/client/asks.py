@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from towline.client.submission import environment, this_folder, umask
+from towline.client.submission import own_environment, this_folder, umask
 from towline.errors import UsageError
 from towline.model.lines import SHELL
 
@@ -87,10 +87,11 @@ def ask_for(
             values[name] = str(values[name])
     if isinstance(values.get("time"), int | float):
         values["time"] = f"{values['time']}s"
+    whole = os.path.abspath(os.fspath(folder)) if folder is not None else this_folder()
     return {
         "argv": argv,
-        "cwd": os.path.abspath(os.fspath(folder)) if folder is not None else this_folder(),
-        "environ": environment(),
+        "cwd": whole,
+        **own_environment(values.get("cluster"), whole),
         "umask": umask(),
         **{name: value for name, value in values.items() if value is not None},
     }

@@ -196,7 +196,7 @@ class Session:
             for header, blob in reply.frames():
                 if "error" in header:
                     error = refused(header["error"], int(header.get("exit") or 1))
-                    if said_anything or not self._mended(error):
+                    if said_anything or not (self._mended(error) or _completed(error, body)):
                         raise error
                     break
                 said_anything = True
@@ -285,7 +285,13 @@ class Session:
         return retire(self.paths)
 
     def _answer(self, method: str, target: str, body: Any, key: str = "") -> Any:
-        with self.open(method, target, _encoded(body), key) as reply:
+        try:
+            reply = self.open(method, target, _encoded(body), key)
+        except ApiError as error:
+            if not _completed(error, body):
+                raise
+            reply = self.open(method, target, _encoded(body), key)
+        with reply:
             text = reply.read_all()
         return json.loads(text) if text else {}
 
@@ -312,6 +318,15 @@ def refused(error: dict[str, Any], exit_code: int) -> ApiError:
             made: ApiError = both(error, exit_code)
             return made
     return ApiError(error, exit_code)
+
+
+def _completed(error: ApiError, body: Any) -> bool:
+    """Add what the Engine asks for; True when the same can be asked again with it."""
+    if error.code != "environment_wanted":
+        return False
+    from towline.client.submission import add_environment
+
+    return add_environment(body)
 
 
 def _refusal(reply: Reply) -> ApiError:

@@ -25,7 +25,7 @@ from towline.engine.chains import after_from
 from towline.engine.engine import Engine, request_of
 from towline.engine.keys import Keys
 from towline.engine.results.kept import fetch_kept
-from towline.errors import ConfigError, HostError, Impossible, UsageError
+from towline.errors import ConfigError, EnvironmentWanted, HostError, Impossible, UsageError
 from towline.hosts.ssh import needs_person
 from towline.model.events import StopAsked
 from towline.model.job import Job, JobSpec, Queueing
@@ -255,6 +255,12 @@ class _Group:
         if fresh:
             intake.rehearse(draft)
         await self._check(draft)
+        if draft.environ is None and intake.runs_here(spec.cluster):
+            # It is on its way only now that it is certain that it stays on this machine.
+            raise EnvironmentWanted(
+                f"a job on {spec.cluster!r} gets the environment that it is submitted from",
+                hint="send it along, as `environ`",
+            )
         if spec.in_place and not intake.only_here(spec.cluster):
             raise UsageError(
                 f"--in-place runs in the folder itself, but cluster {spec.cluster!r} is elsewhere",

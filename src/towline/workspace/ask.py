@@ -46,6 +46,8 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     argv: list[str]
     cwd: str
     environ: dict[str, str] = field(default_factory=dict)
+    #: The environment was not sent along, and will be once it is asked for.
+    environ_later: bool = False
     cluster: str | None = None
     request: str | None = None
     cpus: str | None = None

@@ -106,6 +106,11 @@ class Draft(Protocol):
     @property
     def places(self) -> Places: ...
     @property
+    def environ(self) -> Mapping[str, str] | None:
+        """The submitter's whole environment; None: it was not sent, and has to be asked for."""
+        ...
+
+    @property
     def tree(self) -> str:
         """The same for drafts that have the same contents: those are frozen once."""
         ...

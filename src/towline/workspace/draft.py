@@ -46,6 +46,7 @@ class FolderDraft:
     def __init__(self, ask: JobAsk, spec: JobSpec, places: Places, freezer: Freezer) -> None:
         self.spec = spec
         self.places = places
+        self.environ = None if ask.environ_later else ask.environ
         self.tree = repr((ask.cwd, ask.include, ask.exclude, ask.only, ask.branch))
         self._ask = ask
         self._freezer = freezer
@@ -82,7 +83,8 @@ class FolderDraft:
 
     def submission(self, frozen: Frozen) -> Submission:
         ask = self._ask
-        return Submission(self.spec, frozen, ask.environ, ask.continued, named_after(ask))
+        environ = self.environ or {}
+        return Submission(self.spec, frozen, environ, ask.continued, named_after(ask))
 
 
 def _frozen(snapshot: Snapshot, recorded: Recorded) -> Frozen:

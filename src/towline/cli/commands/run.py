@@ -9,7 +9,7 @@ from towline.cli.not_yet import check_terminal, say_directives, say_input_is_los
 from towline.cli.options import Parser, sbatch_options, split_command
 from towline.cli.session import open_session
 from towline.cli.terminal import note, say, say_json
-from towline.client.submission import environment, new_key, this_folder, umask
+from towline.client.submission import new_key, own_environment, this_folder, umask
 from towline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -156,10 +156,11 @@ def _question_services(services: list[str]) -> None:
 
 def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     """What the Engine is asked to run; values as they were typed."""
+    folder = this_folder()
     ask: dict[str, Any] = {
         "argv": argv_of(command),
-        "cwd": this_folder(),
-        "environ": environment(),
+        "cwd": folder,
+        **own_environment(options.cluster, folder),
         "umask": umask(),
         "env": dict(_variable(text) for text in options.env),
     }

@@ -103,7 +103,10 @@ def command(args: list[str]) -> int:
     session = open_session()
     ask["cluster"] = _cluster(session, destination, ask["cwd"])
     from towline.cli.compat.submit_follow import SubmitFollow
-    from towline.client.submission import new_key
+    from towline.client.submission import new_key, own_environment
+
+    ask.pop("environ", None)
+    ask.update(own_environment(ask["cluster"], ask["cwd"]))
 
     return SubmitFollow(session, ask, new_key(), options.patience).run()
 

@@ -20,7 +20,7 @@ from towline.cli.compat.gridengine.options import (
     variables,
 )
 from towline.cli.session import open_session
-from towline.client.submission import environment, new_key, this_folder, umask
+from towline.client.submission import environment, new_key, own_environment, this_folder, umask
 from towline.errors import TowlineError
 
 TYPE_CHECKING = False
@@ -150,7 +150,7 @@ def _ask(session: Session, wanted: Wanted) -> dict[str, Any]:
     ask: dict[str, Any] = {
         "argv": ["/bin/sh", "-c", job_script.TEXT, wanted.name, *wanted.argv],
         "cwd": wanted.folder,
-        "environ": environment(),
+        **own_environment(cluster, wanted.folder),
         "umask": umask(),
         "title": wanted.name,
         "cluster": cluster,
