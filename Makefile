@@ -37,7 +37,7 @@ bench: $(READY)
 soak: $(READY) parts
 	cd tests && ../$(BIN)/python -m soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
 
-# Real parts the tests need: sshd, ip, git, a Slurm and a Grid Engine; through apt when root.
+# Real parts the tests need: sshd, ip, git, zsh, fish, a Slurm and a Grid Engine; through apt when root.
 parts:
 	@bash .ci/parts
 

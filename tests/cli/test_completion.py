@@ -12,6 +12,7 @@ import pytest
 from cli.stub import Stub, answer, batch, job, refusal
 from testbed.terminal import Terminal
 from testbed.tow import Tow
+from testbed.waiting import wait_until
 from towline.cli import completing
 
 CTRL_U = "\x15"
@@ -21,7 +22,8 @@ def entry(name: str, kind: str = "file") -> dict[str, object]:
     return {"name": name, "kind": kind, "size": 1, "mtime": 1.0, "mode": 0o644}
 
 
-TOP = [entry("checkpoints", "dir"), entry("a b.txt"), entry(".hidden"), entry("e\x1b[1m")]
+ODD = (entry("it's;x"), entry("e\x1b[1m"))
+TOP = [entry("checkpoints", "dir"), entry("a b.txt"), *ODD, entry(".hidden")]
 
 
 def known(stub: Stub, looks: int) -> None:
@@ -67,7 +69,7 @@ def test_the_folder_of_a_job_is_asked_for_once_while_somebody_types(
     inner = answer({"entries": [entry("1.pt")]})
     stub.on("GET /v1/jobs/12/files", answer({"entries": TOP}), inner, answer({"entries": []}))
     for words, found in (
-        (("cat", "12", ""), ["checkpoints/", "a b.txt"]),
+        (("cat", "12", ""), ["checkpoints/", "a b.txt", "it's;x"]),
         (("cat", "12", "che"), ["checkpoints/"]),
         (("pull", "12", ".h"), [".hidden"]),
         (("ls", "-l", "12", "checkpoints/"), ["checkpoints/1.pt"]),
@@ -117,6 +119,7 @@ def test_bash_completes_what_is_typed(tow: Tow, stub: Stub, installed: dict[str,
             ("tow machines -c la", "tow machines -c lab "),
             ("tow ls 12 che", "tow ls 12 checkpoints/"),
             ("tow cat 12 a", "tow cat 12 a\\ b.txt "),
+            ("tow cat 12 it", "tow cat 12 it\\'s\\;x "),
             ("tow batch lin", "tow batch lines.txt "),
         ):
             shell.types(f"{typed}\t")
@@ -124,12 +127,87 @@ def test_bash_completes_what_is_typed(tow: Tow, stub: Stub, installed: dict[str,
             shell.types(CTRL_U)
 
 
+#: Key by key like its user, but what stands on the line is read from a file.
+ZSHRC = """
+fpath=({folder} $fpath)
+autoload -U compinit && compinit -u -D
+shown() {{ print -r -- "$BUFFER|" >> {lines}; BUFFER= }}
+zle -N shown && bindkey '^X' shown
+"""
+
+
+@pytest.mark.real
+def test_zsh_completes_what_is_typed(
+    tow: Tow, stub: Stub, installed: dict[str, str], tmp_path: Path
+) -> None:
+    known(stub, looks=9)
+    (tow.folder / "lines.txt").touch()
+    lines = tmp_path / "lines"
+    (tmp_path / "_tow").write_text(tow("completion", "zsh").stdout)
+    (tmp_path / ".zshrc").write_text(ZSHRC.format(folder=tmp_path, lines=lines))
+    zsh = copy.copy(tow)
+    zsh.program = ["zsh", "-d", "-i"]
+    with Terminal(zsh, env={**installed, "ZDOTDIR": str(tmp_path)}) as shell:
+        shell.types("echo read''y\n")
+        shell.sees("ready", timeout=60)
+        for typed, becomes in (
+            ("tow stat", "tow status "),
+            ("tow log base", "tow log baseline "),
+            ("tow stop 12 swe", "tow stop 12 sweep "),
+            ("tow run --cluster=la", "tow run --cluster=lab "),
+            ("tow machines -c la", "tow machines -c lab "),
+            ("tow ls 12 che", "tow ls 12 checkpoints/"),
+            ("tow cat 12 a", "tow cat 12 a\\ b.txt "),
+            ("tow cat 12 it", "tow cat 12 it\\'s\\;x "),
+            ("tow cat 12 'a", "tow cat 12 'a b.txt' "),
+            ("tow batch lin", "tow batch lines.txt "),
+        ):
+            lines.write_text("")
+            shell.types(f"{typed}\t\x18")
+            wait_until(lambda: lines.read_text(), timeout=60, on_timeout=lambda: shell.seen)
+            assert lines.read_text() == f"{becomes}|\n"
+
+
+@pytest.mark.real
+def test_fish_completes_what_is_typed(
+    tow: Tow, stub: Stub, installed: dict[str, str], tmp_path: Path
+) -> None:
+    known(stub, looks=9)
+    (tow.folder / "lines.txt").touch()
+    script = tmp_path / "fish" / "completions" / "tow.fish"
+    script.parent.mkdir(parents=True)
+    script.write_text(tow("completion", "fish").stdout)
+    for typed, found in (
+        ("tow stat", ["status"]),
+        ("tow log base", ["baseline"]),
+        ("tow stop 12 swe", ["sweep"]),
+        ("tow run --cluster=la", ["--cluster=lab"]),
+        ("tow machines -c la", ["lab"]),
+        ("tow ls 12 che", ["checkpoints/"]),
+        ("tow cat 12 a", ["a b.txt"]),
+        ("tow cat 12 it", ["it's;x"]),
+        ("tow cat 12 it\\'", ["it's;x"]),
+        ("tow cat 12 'a", ["a b.txt"]),
+        ("tow batch lin", ["lines.txt"]),
+    ):
+        done = subprocess.run(
+            ["fish", "-c", "complete -C $argv[1]", typed],
+            cwd=tow.folder,
+            env={**tow.env, **installed, "XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == found
+
+
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
 def test_the_script_for_a_shell_is_one_it_can_read(tow: Tow, tmp_path: Path, name: str) -> None:
     """As far as that shell is here."""
     done = tow("completion", name)
     assert done.returncode == 0 and f"tow completion {name} --" in done.stdout
-    if shutil.which(name):
+    if shutil.which(name):  # `make parts` sees to it
         script = tmp_path / "script"
         script.write_text(done.stdout)
         read = subprocess.run([name, "-n", str(script)], capture_output=True, text=True, timeout=60)

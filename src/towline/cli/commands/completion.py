@@ -42,7 +42,7 @@ ZSH = r"""
 _tow() {
   local -a found values folders
   local how line
-  found=("${(@f)$(command tow completion zsh -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
+  found=("${(@f)$(command tow completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
   how=$found[1]
   for line in "${(@)found[2,-1]}"; do
     line=${line%%$'\t'*}
@@ -93,7 +93,9 @@ def main(args: list[str]) -> int:
         say(SHELLS[options.shell].strip())
         return 0
     words = args[place + 1 :]
-    _answer(list(map(_unquoted, words)) if options.shell == "bash" else words)
+    # fish has read all but the last.
+    typed = words[-1:] if options.shell == "fish" else words
+    _answer([*words[: len(words) - len(typed)], *map(_unquoted, typed)])
     return 0
 
 
@@ -113,7 +115,7 @@ def _answer(words: list[str]) -> None:
 
 
 def _unquoted(word: str) -> str:
-    """bash hands words over as they were typed."""
+    """Shells hand words over as they were typed, also while a quote is open."""
     import shlex
 
     for closed in (word, f"{word}'", f'{word}"'):
