@@ -27,6 +27,7 @@ settings.register_profile(
 NOT_QUICK = {
     "e2e",
     "agent",
+    "functions",
     "test_batch_live.py",
     "test_batches.py",
     "test_execute_combining.py",

@@ -1,7 +1,8 @@
 """Towline: put one word in front of a command, and it runs on whatever compute you have.
 
-For programs: `towline.submit(...)` gives a `Job`, and `Session` reaches everything else. They are
-imported when they are first used, so that `tow` starts quickly.
+For programs: `towline.submit(...)` gives a `Job`, `Executor` and `remote` have functions called on
+clusters, and `Session` reaches everything else. They are imported when they are first used, so that
+`tow` starts quickly.
 """
 
 from towline.version import __version__
@@ -11,13 +12,18 @@ if TYPE_CHECKING:
     from towline import errors
     from towline.client.job import Job, submit
     from towline.client.session import Session
+    from towline.functions.calls import job, remote
+    from towline.functions.executor import Executor
 
-__all__ = ["Job", "Session", "__version__", "errors", "submit"]
+__all__ = ["Executor", "Job", "Session", "__version__", "errors", "job", "remote", "submit"]
 
 #: What is offered -> the module that has it.
 _OFFERED = {
+    "Executor": "towline.functions.executor",
     "Job": "towline.client.job",
     "Session": "towline.client.session",
+    "job": "towline.functions.calls",
+    "remote": "towline.functions.calls",
     "submit": "towline.client.job",
 }
 

@@ -16,7 +16,7 @@ from towline.model.odd_text import original
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from typing import Unpack
 
     from towline.client.asks import Options
@@ -145,6 +145,12 @@ class Job:
         if check and not outcome.ok:
             raise JobFailed(str(outcome), f"what it printed: tow log {self.id}", outcome)
         return outcome
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """In asyncio, `await job` is `job.wait()`, and the loop goes on meanwhile."""
+        import asyncio
+
+        return asyncio.to_thread(self.wait).__await__()
 
     def follow(
         self,

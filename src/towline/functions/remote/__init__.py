@@ -1,0 +1,1 @@
+"""What travels with functions and runs where they are called; it has cloudpickle beside it."""
