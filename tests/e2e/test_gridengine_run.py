@@ -1,6 +1,7 @@
 """Jobs on a real Grid Engine, from here, through its head node, as an ordinary user."""
 
 import os
+import signal
 
 import pytest
 
@@ -125,6 +126,35 @@ def test_why_tells_the_reason_whether_the_scheduler_collects_it_or_not(
     assert "Grid Engine calls it" in tow("why", str(job)).stdout
     tow("stop", str(taken))
     assert ended(tow, job, timeout=SLOW_S)["state"] == "done"
+
+
+def test_commands_run_beside_a_job_and_end_with_who_asked_or_with_the_job(
+    tow: Tow, gridengine: GridEngine
+) -> None:
+    """Grid Engine itself has no way into a running job, and this site no ssh to its hosts."""
+    configure(tow)
+    job = submit(
+        tow, "-c", "msc", "sh", "-c", "echo data > file; until [ -e end ]; do sleep .2; done"
+    )
+    host = wait_for(tow, job, "running", timeout=SLOW_S)["machines"][0]
+    number = show(tow, job)["queue"]["number"]
+    done = tow("exec", str(job), "sh", "-c", "cat file; hostname; echo $JOB_ID; exit 4")
+    assert (done.stdout, done.returncode) == (f"data\n{host}\n{number}\n", 4), done
+    left = tow.popen("exec", str(job), "sh", "-c", "touch begun; exec sleep 1234")
+    wait_until(lambda: tow("cat", str(job), "begun").returncode == 0, timeout=SLOW_S)
+    left.send_signal(signal.SIGINT)
+    wait_until(lambda: "sleep 1234" not in processes(gridengine, host), timeout=SLOW_S)
+    with_it = tow.popen("exec", str(job), "sh", "-c", "echo in; exec sleep 1234")
+    assert with_it.stdout is not None and with_it.stdout.readline() == "in\n"
+    assert tow("exec", str(job), "touch", "end").returncode == 0
+    assert ended(tow, job, timeout=SLOW_S)["state"] == "done"
+    assert with_it.wait(timeout=SLOW_S) != 0
+    assert "sleep 1234" not in processes(gridengine, host)
+    assert "does not run now" in complaint(tow("exec", str(job), "true"), 2)
+
+
+def processes(grid: GridEngine, host: str) -> str:
+    return grid.run(host, ["ps", "-eo", "args"]).stdout
 
 
 def test_what_was_deleted_outside_is_told_as_that(tow: Tow, gridengine: GridEngine) -> None:

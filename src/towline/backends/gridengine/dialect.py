@@ -258,11 +258,8 @@ class GridEngineDialect:
     def read_number(self, text: str) -> str:
         return ""
 
-    def beside_words(self, number: str, request: Request, rank: int, node: str) -> Words:
-        raise UsageError(
-            "Grid Engine runs nothing beside a job that runs already",
-            hint="services of a job can be reached: tow run --service ..; its files too: tow ls",
-        )
+    def beside_words(self, number: str, request: Request, rank: int, node: str) -> Words | None:
+        return None
 
 
 def _entries(one: reading.Listed) -> Iterator[ListedEntry]:

@@ -20,10 +20,13 @@ _READ = 256 * 1024
 _EXEC_NUMBERS = itertools.count(1)
 
 
-async def run_in_job(link: Link, key: str, argv: list[str]) -> AsyncIterator[Said]:
-    """Its output as it comes, and last its ending."""
+async def run_in_job(
+    link: Link, key: str, argv: list[str], handed: bool = False
+) -> AsyncIterator[Said]:
+    """Its output as it comes, and last its ending; `handed`: what runs the job there is asked."""
+    start, stop = ("exec_handed", "dismiss") if handed else ("exec", "stop")
     side = f"{key}.x{next(_EXEC_NUMBERS)}.{id(link) % 10**6}"
-    await link.ask("exec", key=key, new_key=side, argv=argv, env={})
+    await link.ask(start, key=key, new_key=side, argv=argv, env={})
     queue: asyncio.Queue[Printed | BaseException | None] = asyncio.Queue(8)
 
     async def pump(stream: str) -> None:
@@ -58,7 +61,7 @@ async def run_in_job(link: Link, key: str, argv: list[str]) -> AsyncIterator[Sai
         for task in pumps:
             task.cancel()
         if not link.closed:
-            await _settled(link.ask("stop", keys=[side], grace_s=1.0))
+            await _settled(link.ask(stop, keys=[side], grace_s=1.0))
             await _settled(link.ask("forget", keys=[side]))
 
 

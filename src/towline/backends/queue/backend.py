@@ -177,7 +177,8 @@ class QueueBackend:
         node = job.attempt.nodes.get(rank, "") if len(job.attempt.placement) > 1 else ""
         request = parse_request(job.spec.request)
         beside = self.dialect.beside_words(number, request, rank, node)
-        async for item in run_in_job(link, key, [*beside, *argv]):
+        handed = beside is None
+        async for item in run_in_job(link, key, [*(beside or ()), *argv], handed):
             yield item
 
     # --- what it could do --------------------------------------------------------------------

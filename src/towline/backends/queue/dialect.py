@@ -288,6 +288,7 @@ class Dialect(Protocol):
 
     def read_number(self, text: str) -> str: ...
 
-    def beside_words(self, number: str, request: Request, rank: int, node: str) -> Words:
+    def beside_words(self, number: str, request: Request, rank: int, node: str) -> Words | None:
         """Run what follows in the allocation of an entry, beside one process of it; `node` is
-        given where the job has several."""
+        given where the job has several. None: it has no such command, and what runs the job on its
+        node is asked instead."""

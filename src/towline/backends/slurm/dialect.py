@@ -259,7 +259,7 @@ class SlurmDialect:
     def read_number(self, text: str) -> str:
         return reading.read_plain_number(text)
 
-    def beside_words(self, number: str, request: Request, rank: int, node: str) -> Words:
+    def beside_words(self, number: str, request: Request, rank: int, node: str) -> Words | None:
         found = ["srun", f"--jobid={number}", "--overlap", "--ntasks=1", "--nodes=1"]
         parts = components(request, {})
         inside = [i for i, part in enumerate(parts) if part.first <= rank < part.first + part.count]

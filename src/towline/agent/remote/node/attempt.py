@@ -67,11 +67,14 @@ class Attempt:
     def rank_key(self, rank: int) -> str:
         return "%s-%d" % (self.key, rank)
 
-    def asked_to_stop(self) -> "list[float | None]":
-        """The grace to stop with, in a list: None is the job's own; nothing while it may run."""
+    def wishes(self) -> "list[str]":
+        """The names of all that lies there now, wishes of others among it."""
         # Listed, not looked for: a network file system may remember what was not there.
-        names = os.listdir(self.folder)
-        return [0.0 if "now" in names else None] if "stop" in names else []
+        return os.listdir(self.folder)
+
+    def guests(self, rank: int, names: "list[str]") -> "list[str]":
+        """Of these, the wishes for commands beside one of its processes."""
+        return [name for name in names if name.startswith("beside.%s." % self.rank_key(rank))]
 
     def stop_word(self) -> str:
         """Why all its processes are to stop, where that was us."""

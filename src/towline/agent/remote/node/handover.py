@@ -18,6 +18,7 @@ from ..records.endings import ending
 from ..refusal import Refusal
 from ..run.spec import checked_spec, packed
 from . import site
+from .beside import Beside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Handing:
         self.send = send
         self.woken = woken
         self.calls = Calls(loop, reply, login)
+        self.beside = Beside(loop, home, self.prepare, woken)
         self.prefix = ""
         self.seen: "set[str]" = set()
         self.timer: "Timer | None" = None
@@ -63,6 +65,7 @@ class Handing:
             "heed": self.heed,
             "stop_handed": self.stop,
             "conclude_handed": self.conclude,
+            **self.beside.operations(),
         }
 
     # Handing over

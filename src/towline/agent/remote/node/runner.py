@@ -15,6 +15,7 @@ from ..run.execution import Execution, trouble
 from ..run.station import Station
 from . import rendezvous, site
 from .attempt import Attempt
+from .guest import let_in
 from .steps import Steps, go_on
 from .surroundings import Node
 
@@ -38,10 +39,13 @@ class Runner:
 
     def __init__(self, attempt: "Attempt", rank: int, raw: bytes) -> None:
         self.attempt = attempt
+        self.rank = rank
         self.station = Station()
+        self.node = Node(attempt, rank)
         self.execution = Execution(
-            attempt.home, attempt.rank_key(rank), raw, self.station, self, Node(attempt, rank)
+            attempt.home, attempt.rank_key(rank), raw, self.station, self, self.node
         )
+        self.has_started = False
         #: Why the queue is to run it again, once this run is over.
         self.again = ""
         #: Another run of the same entry counts now: this one leaves nothing behind.
@@ -76,11 +80,15 @@ class Runner:
             self.look()
 
     def look(self) -> None:
-        for grace_s in self.attempt.asked_to_stop():
+        names = self.attempt.wishes()
+        if "stop" in names:
             # The queue's own cancel has the first turn: then it knows that it was cancelled.
-            if self.stop_looks <= 0 or self.look_every_s < SELDOM_S or grace_s is not None:
-                self.execution.stop(grace_s)
+            if self.stop_looks <= 0 or self.look_every_s < SELDOM_S or "now" in names:
+                self.execution.stop(0.0 if "now" in names else None)
             self.stop_looks -= 1
+        elif self.has_started:
+            guests = self.attempt.guests(self.rank, names)
+            let_in(self.attempt.home, self.attempt.folder, guests, self.node)
         if not self.superseded and self.attempt.is_superseded():
             self.superseded = True
             self.execution.stop(0.0)
@@ -170,6 +178,7 @@ class Runner:
         if self.superseded:
             return
         if "started" in message:
+            self.has_started = True
             self.say(0, {"state": "running", "started": message["started"][1]})
         if "ended" in message and self.again:
             self.say(1, {"state": "waiting", "why": self.again})
