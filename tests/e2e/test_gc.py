@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -71,7 +72,7 @@ def test_an_old_job_goes_from_its_machine_and_stays_remembered(tow: Tow) -> None
     assert folders(machine) == [] and contents(machine) == 0
     assert show(tow, 1)["state"] == "done"
     assert (tow.folder / "job_results" / "1" / "made").stat().st_size == 2_000_000
-    for command in (["log"], ["log", "-f"], ["attach"]):
+    for command in (["log"], ["log", "-f"], ["log", "--tail", "2"], ["attach"]):
         told = tow(*command, "1").stderr
         assert "its output is no longer on its machine" in told and "job_results/1" in told
     wait_until(lambda: not list((machine / "trash").iterdir()))
@@ -82,11 +83,21 @@ def test_whoever_asks_for_files_that_were_cleaned_up_is_told_what_remains(tow: T
     assert tow("run", "sh", "main.sh").returncode == 0
     let_a_month_pass(tow, tow.home / "machine")
     tow("gc")
-    for words in (["ls", "1"], ["results", "1"], ["cat", "1", "made"]):
+    for words in (["ls", "1"], ["results", "1"], ["cat", "1", "made"], ["exec", "1", "ls"]):
         told = complaint(tow(*words), 2)
         assert "the folder of job 1 was cleaned up on 20" in told
         assert f"{tow.folder}/job_results/1" in told and "tow checkout 1" in told
     assert tow("show", "1").returncode == 0
+
+
+def test_a_folder_that_somebody_removed_over_there_is_told_in_words(tow: Tow) -> None:
+    assert tow("run", "sh", "-c", "echo 1 > made").returncode == 0
+    for part in ("jobs", "records"):
+        shutil.rmtree(tow.home / "machine" / part)
+    for words in (["ls", "1"], ["exec", "1", "ls"], ["results", "1"]):
+        told = complaint(tow(*words), 2)
+        assert "the folder of job 1 is not on its machine" in told
+        assert f"{tow.folder}/job_results/1" in told
 
 
 def test_an_old_job_can_be_run_again_over_the_same_connection(tow: Tow) -> None:

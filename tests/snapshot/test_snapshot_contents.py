@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,14 @@ def test_blob_that_was_lost_is_made_again(take: Taking, repo: Path) -> None:
     for entry in snapshot.entries:
         content = take.content(snapshot, entry[0])
         assert hashlib.sha256(content).hexdigest() == entry[2]
+
+
+def test_a_store_that_somebody_removed_is_made_again(take: Taking, plain: Path) -> None:
+    for size in (SMALL - 1, SMALL + 1):
+        (plain / "a").write_bytes(b"a" * size)
+        shutil.rmtree(take.store.root)
+        assert take.content(take(plain), "a") == b"a" * size
+        assert Path(take.store.root).stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("size", [0, 1, SMALL - 1, SMALL, SMALL + 1, 3 * SMALL + 5])

@@ -116,6 +116,7 @@ class BlobStore:
         hashed = hashlib.sha256()
         size = 0
         temporary = self._temporary(self.root)
+        self._make_folder(self.root)
         try:
             with open(temporary, "wb", opener=_open_new) as target:
                 while chunks:
@@ -157,6 +158,9 @@ class BlobStore:
         self.unsynced.add(path)
 
     def _make_folder(self, folder: str) -> None:
+        """Also when somebody made room by hand and took all of it away."""
+        if folder != self.root:
+            self._make_folder(self.root)
         try:
             os.mkdir(folder, 0o700)
             self.unsynced.add(folder)

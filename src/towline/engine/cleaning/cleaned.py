@@ -18,16 +18,19 @@ async def note_cleaned(engine: Engine, ids: Iterable[int], machine: str) -> None
 
 
 def explained(engine: Engine, job: Job, error: AgentError) -> AgentError | NotFound:
-    """The error, or in its place that the folder was cleaned up, if that is why."""
-    cleaned_at = engine.store.journal.cleaned_at(job.id)
-    if error.code != "unknown_job" or cleaned_at is None:
+    """The error, or in its place that the folder is gone and since when, if that is why."""
+    if error.code != "unknown_job":
         return error
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(cleaned_at))
+    cleaned_at = engine.store.journal.cleaned_at(job.id)
+    said = f"the folder of job {job.id} is not on its machine"
+    if cleaned_at is not None:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(cleaned_at))
+        said = f"the folder of job {job.id} was cleaned up on {when}"
     results = job.results
     remains = [f"its results: {original(results.path)}"] if results.here else []
     if job.spec.snapshot:
         remains.append(f"`tow checkout {job.id}` brings back what was submitted")
     return NotFound(
-        f"the folder of job {job.id} was cleaned up on {when}",
+        said,
         hint=f"what remains: {'; '.join(remains) or f'`tow show {job.id}`'}",
     )

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from towline.engine.following.output import has_output, stream_name
+from towline.errors import AgentError
 from towline.model.job import Job
 
 #: How much is read from the end at first, and how much at most: lines may be very long.
@@ -29,7 +30,13 @@ async def beginnings(
     found = {}
     for rank in range(len(job.attempt.placement) if job.attempt else 0):
         for stream in streams:
-            whole = await logs.log_size(job, rank, stream)
+            try:
+                whole = await logs.log_size(job, rank, stream)
+            except AgentError as error:
+                if error.code != "unknown_job":
+                    raise
+                # It is gone: whoever reads it says so.
+                continue
             begins = max(0, whole - size)
             if lines:
                 begins = await _before_lines(logs, job, rank, stream, whole, lines)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from towline.engine.cleaning.cleaned import explained
 from towline.engine.following.output import Frame
 from towline.engine.views import view
 from towline.errors import AgentError, NotFound, UsageError
-from towline.model.job import Job
+from towline.model.job import Ending, Job
 from towline.server.endpoints import Call, Endpoint, delete, get, post, put
 from towline.server.streams import Bytes, Frames
 
@@ -153,19 +153,24 @@ async def execute(call: Call, job_id: int, body: Exec) -> Frames:
     job = desk.job(call.who, job_id)
 
     async def stream() -> AsyncIterator[Frame]:
-        async for item in desk.fleet.execute(job, body.process, body.argv):
-            if isinstance(item, Printed):
-                header = {"stream": item.stream, "offset": item.offset}
-                yield {**header, "group": 0, "process": 0, "label": ""}, item.data
-            else:
-                code, text = item.code, item.text
-                if code is None and item.signal is not None:
-                    code = 128 + item.signal
-                because = {"kind": "told", "text": text} if text else {"kind": ""}
-                about = {"exit_code": code, "reason": text, "because": because}
-                yield {"end": {**view(job), **about}}, b""
+        with explained_to(desk, job):
+            async for item in desk.fleet.execute(job, body.process, body.argv):
+                if isinstance(item, Printed):
+                    header = {"stream": item.stream, "offset": item.offset}
+                    yield {**header, "group": 0, "process": 0, "label": ""}, item.data
+                else:
+                    yield {"end": {**view(job), **_ended(item)}}, b""
 
     return Frames(stream())
+
+
+def _ended(ending: Ending) -> dict[str, Any]:
+    """How a command beside a job ended, in the words in which that is told of jobs."""
+    code, text = ending.code, ending.text
+    if code is None and ending.signal is not None:
+        code = 128 + ending.signal
+    because = {"kind": "told", "text": text} if text else {"kind": ""}
+    return {"exit_code": code, "reason": text, "because": because}
 
 
 @get("/v1/jobs/{job_id:int}/results")

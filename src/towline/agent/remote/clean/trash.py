@@ -35,7 +35,8 @@ class Trash:
             return
         self.more = True
         if self.timer is None:
-            self.timer = self.loop.later(0.05, self.step)
+            # At once: somebody may just make room for the job that he starts next.
+            self.timer = self.loop.later(0.0, self.step)
 
     def step(self) -> None:
         self.timer = None
