@@ -93,7 +93,8 @@ FETCHED = {
     "folder": "/home/me/job_results/12",
     "files": 2,
     "bytes": 200 * MB,
-    **{name: [] for name in ("conflicts", "missing", "refused", "made")},
+    **{name: [] for name in ("conflicts", "missing", "refused", "made", "not_collected")},
+    "uncollected": 0,
 }
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.jobs import configure
+from e2e.jobs import configure, show
 from testbed.hosts import Hosts
 from testbed.tow import Tow
 
@@ -37,8 +37,12 @@ def test_paths_of_a_home_mean_the_one_over_there_and_all_else_arrives_as_typed(
     given = {"OUT": "$HOME/out", "MINE": "/disk/$USER/x", "PRICE": "5$HOME", "ALSO": "${HOME}"}
     words = [word for name, value in given.items() for word in ("-e", f"{name}={value}")]
     script = 'echo "$DATA|$OUT|$MINE|$PRICE|$ALSO"; mkdir -p "$OUT"; echo it > "$OUT"/made'
+    script += '; echo no > "$OUT"/hidden; chmod 0 "$OUT"/hidden'
     done = tow("run", "-c", "lab", *words, "--back", "$OUT", "sh", "-c", script)
     expected = "/home/worker/data|/home/worker/out|/disk/worker/x|5$HOME|/home/worker\n"
     assert done.stdout == expected, done
     assert (tow.folder / "job_results/1/OUT/made").read_text() == "it\n"
     assert (hosts.home("h1") / "out/made").read_text() == "it\n"
+    told = "left out OUT/hidden: it could not be read on its machine, where it still is"
+    assert told in done.stderr and told in str(show(tow, 1)["history"])
+    assert told in tow("results", "1").stderr

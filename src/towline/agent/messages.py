@@ -34,6 +34,7 @@ Small = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Name = Annotated[str, Meta(max_length=_MOST_NAME)]
 Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16,128}\Z")]
 Word = Annotated[str, Meta(pattern=r"\A[a-z_]{0,40}\Z")]
+Errno = Annotated[str, Meta(pattern=r"\A[A-Z0-9]{0,20}\Z")]
 
 # --- shapes ----------------------------------------------------------------------------------
 
@@ -179,6 +180,12 @@ class _Files(Struct):
     next: Count | None = None
 
 
+class _Collected(Struct):
+    done: bool
+    left_out: list[tuple[Name, Errno]] = field(default_factory=list)
+    count: Count = 0
+
+
 class _Entries(Struct):
     entries: list[_File]
     more: bool = False
@@ -250,6 +257,7 @@ _ANSWERS: dict[str, type] = {
     "list": _Entries,
     "stat": _File,
     **dict.fromkeys(("walk", "changed", "gather"), _Files),
+    "collect": _Collected,
     "services": _Services,
     "free_port": _Port,
     "missing": _Missing,

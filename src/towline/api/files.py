@@ -28,7 +28,9 @@ class Written(TypedDict):
 class Fetched(TypedDict):
     """What came home of a job; `conflicts` names what a person has here, and where the newer is.
 
-    `missing` was asked for and not made; `made` names the first of what was.
+    `missing` was asked for and not made; `made` names the first of what was. `not_collected` is
+    what the job wrote outside of its folder and could not be copied, and why not, in words: the
+    first of `uncollected`.
     """
 
     folder: str
@@ -37,6 +39,8 @@ class Fetched(TypedDict):
     printed: str
     conflicts: list[list[str]]
     refused: list[str]
+    not_collected: list[list[str]]
+    uncollected: int
     in_the_way: list[str]
     missing: list[str]
     made: list[str]

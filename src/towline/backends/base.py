@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from towline.backends.terms import (
+    Collected,
     DiskUse,
     Examined,
     FileEntry,
@@ -49,6 +50,9 @@ class Files(Protocol):
 
     async def stat(self, path: str) -> FileEntry:
         """What a path is; a link inside the job's folder is followed."""
+
+    async def collected(self) -> Collected:
+        """Wait until what the process wrote outside of its folder is in it; it has ended."""
 
     async def walk(self, path: str) -> FilePage:
         """The files below a folder, as many as one answer has room for."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from towline.backends.base import Report
 from towline.backends.terms import (
+    Collected,
     FileEntry,
     FileList,
     FilePage,
@@ -218,6 +219,9 @@ class FakeFiles:
 
     async def stat(self, path: str) -> FileEntry:
         return self._entry(path)
+
+    async def collected(self) -> Collected:
+        return Collected()
 
     async def walk(self, path: str) -> FilePage:
         above = f"{path}/" if path else ""

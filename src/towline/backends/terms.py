@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from towline.errors import AgentError
 
@@ -44,6 +44,14 @@ class Found(Struct, frozen=True):
 
     entry: FileEntry
     content: bytes | memoryview | None = None
+
+
+class Collected(Struct, frozen=True):
+    """What a process wrote outside of its folder is in it now, but for what could not be copied:
+    each with the machine's name for why (`ENOSPC`), and how many there are of it altogether."""
+
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    count: int = 0
 
 
 class Wanted(Struct, frozen=True):

@@ -1,5 +1,7 @@
 """Events of the journal in words, for the history that people read."""
 
+import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +54,8 @@ def remark_words(remark: Remark) -> str:
             return f"kept {path} as it was; the newer copy is {original(remark.newer)}"
         case "left_out":
             return f"left out {path}: it leads out of the folder, or cannot be read"
+        case "not_collected":
+            return f"left out {path}: {why_not_collected(remark.why)}"
         case "not_made":
             made = ", ".join(map(original, remark.made))
             instead = f"it made: {made}" if made else "it made nothing"
@@ -63,6 +67,17 @@ def remark_words(remark: Remark) -> str:
         case "well_again":
             return f"{remark.machine} does well again and is used as before"
     return f"{remark.machine} is used again: such jobs fail elsewhere as well"
+
+
+def why_not_collected(why: str) -> str:
+    """Of a file outside of the job's folder, by what its machine calls it."""
+    number = getattr(errno, why, 0)
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return "no space was left on its machine to copy it; it is still over there"
+    if number in (errno.EACCES, errno.EPERM):
+        return "it could not be read on its machine, where it still is"
+    text = os.strerror(number) if number else why or "for an unknown reason"
+    return f"it could not be copied on its machine, where it still is: {text}"
 
 
 def results_words(results: Results) -> str:

@@ -58,8 +58,10 @@ class Remark(Struct, frozen=True, omit_defaults=True):
     """What is remarked of a job, though it changes nothing about it.
 
     Of results: `kept` (a person's file stays at `path`, the job's is at `newer`), `left_out` (of a
-    `path` that leads out of the folder, or cannot be read), `not_made` (nothing of a `path` that
-    was asked for; what there is, is in `made`), `more` (`count` remarks that were not told). Of a
+    `path` that leads out of the folder, or cannot be read), `not_collected` (a `path`
+    outside of the job's folder, which could not be copied into it: `why` is what its machine calls
+    that, e.g. `ENOSPC`), `not_made` (nothing of a `path` that was asked for; what there is, is in
+    `made`), `more` (`count` remarks that were not told). Of a
     `machine`: `set_aside` for `for_s` (the last `count` jobs failed there at once), `well_again`,
     `not_to_blame` (such jobs fail elsewhere as well).
     """
@@ -68,6 +70,7 @@ class Remark(Struct, frozen=True, omit_defaults=True):
     #: What is not UTF-8 in paths is kept as `model/odd_text.py` says.
     path: str = ""
     newer: str = ""
+    why: str = ""
     made: tuple[str, ...] = ()
     count: int = 0
     machine: str = ""

@@ -77,6 +77,7 @@ class Agent:
         jobs.refused = probes.claims_changed
         operations = [
             jobs.start, jobs.exec, jobs.go, jobs.stop, jobs.void, jobs.observe, jobs.forget,
+            jobs.collecting.collect,
             reads.read, reads.cancel, self.flows.drop,
             blobs.missing, blobs.resume, blobs.blob, blobs.blobs,
             blobs.snapshot, blobs.have_snapshot,

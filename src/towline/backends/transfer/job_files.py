@@ -3,14 +3,17 @@
 A transfer that a broken connection interrupts goes on where it was, in the middle of a file too.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from towline.agent.link import Answer
 from towline.backends.terms import (
     SHORT,
+    Collected,
     FileEntry,
     FileList,
     FilePage,
@@ -29,6 +32,8 @@ from towline.errors import AgentError, HostError
 #: So much short files travel in one message, and no more than so many.
 _TOGETHER = 512 << 10
 _MANY = 500
+#: A folder of any size may be copied on the machine first: so often it is asked whether it is.
+_SOON_S, _AGAIN_S = 0.05, 5.0
 
 
 class JobFiles:
@@ -47,6 +52,14 @@ class JobFiles:
         """What a path is; a link inside the job's folder is followed."""
         header = await ask_patiently(self._reach, "stat", path=path)
         return cast("FileEntry", header)
+
+    async def collected(self) -> Collected:
+        """Wait until what the process wrote outside of its folder is in it; it has ended."""
+        pause_s = _SOON_S
+        while not (header := await ask_patiently(self._reach, "collect"))["done"]:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _AGAIN_S)
+        return msgspec.convert(header, Collected)
 
     async def walk(self, path: str) -> FilePage:
         """The files below a folder, as many as one answer has room for."""

@@ -63,4 +63,8 @@ def main(args: list[str]) -> int:
         tell(f"{told} (it made: {made})")
     for name in done["refused"]:
         tell(f"left out {printable(name)}: it leads out of the folder, or cannot be read")
+    for name, why in done["not_collected"]:
+        tell(f"left out {printable(name)}: {why}")
+    if more := done["uncollected"] - len(done["not_collected"]):
+        tell(f"left out {more} more that could not be copied on their machine")
     return 0

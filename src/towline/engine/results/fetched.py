@@ -3,6 +3,7 @@
 from msgspec import Struct, field
 
 from towline.api.files import Fetched as FetchedView
+from towline.engine.wording import why_not_collected
 from towline.model.journal import Remark
 from towline.model.odd_text import keepable
 from towline.workspace.base import Placed
@@ -20,6 +21,9 @@ class Fetched(Struct):
     printed: str = ""
     #: Names of what cannot be read.
     unreadable: list[str] = field(default_factory=list)
+    #: What it wrote elsewhere on its machine and could not be copied there, and why; of so many.
+    not_collected: list[tuple[str, str]] = field(default_factory=list)
+    uncollected: int = 0
     #: Paths that were asked for, and of which nothing was made; and the first of what was.
     missing: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
@@ -43,9 +47,12 @@ class Fetched(Struct):
         """What did not come home under its own name."""
         told = [Remark("kept", here, newer=newer) for here, newer in self.placed.kept]
         told += [Remark("left_out", keepable(name)) for name in self.refused]
+        told += [
+            Remark("not_collected", keepable(name), why=why) for name, why in self.not_collected
+        ]
         made = tuple(map(keepable, sorted(self.made)))
         told += [Remark("not_made", keepable(path), made=made) for path in self.missing]
-        more = len(told) - _MOST_TOLD
+        more = len(told) - _MOST_TOLD + self.uncollected - len(self.not_collected)
         return told[:_MOST_TOLD] + ([Remark("more", count=more)] if more > 0 else [])
 
     def view(self) -> FetchedView:
@@ -57,6 +64,8 @@ class Fetched(Struct):
             "printed": self.printed,
             "conflicts": [[here, newer] for here, newer in self.placed.conflicts],
             "refused": self.refused,
+            "not_collected": [[name, why_not_collected(why)] for name, why in self.not_collected],
+            "uncollected": self.uncollected,
             "in_the_way": self.placed.in_the_way,
             "missing": self.missing,
             "made": self.made,

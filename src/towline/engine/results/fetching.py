@@ -88,6 +88,8 @@ class Fetching:
     async def _files(self, rank: int, suffix: str) -> str:
         changed: set[str] = set()
         later = Later()
+        if self.job.state.final and _writes_outside(self.job):
+            await self._collect(rank)
         async for found in self._changed(rank):
             made = self.fetched.made
             made += [one.entry["name"] for one in found[: _MOST_NAMED - len(made)]]
@@ -104,6 +106,12 @@ class Fetching:
         for entry in later.links:
             await self.delivery.put_link(Item(suffix, entry["name"]), entry["target"])
         return ""
+
+    async def _collect(self, rank: int) -> None:
+        """What it wrote outside of its folder is put into it first, over there."""
+        collected = await self.source.files(self.job, rank).collected()
+        self.fetched.not_collected += collected.left_out
+        self.fetched.uncollected += collected.count
 
     def _changed(self, rank: int) -> AsyncIterator[list[Found]]:
         """What the process made; where only some of it is wanted, the rest does not travel."""
@@ -275,6 +283,11 @@ async def _without_contents(
 ) -> AsyncIterator[list[Found]]:
     async for page in pages:
         yield [Found(entry) for entry in page]
+
+
+def _writes_outside(job: Job) -> bool:
+    """Whether a folder elsewhere on the machine, which a variable names, is to come home too."""
+    return any(target.startswith("$") for target in job.spec.links.values())
 
 
 def _named(name: str, back: tuple[str, ...]) -> bool:

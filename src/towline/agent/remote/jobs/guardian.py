@@ -11,6 +11,7 @@ import signal
 import sys
 
 from .. import machine
+from ..content import outside
 from ..home import Home
 from ..loop import Loop
 from ..records import record
@@ -54,7 +55,8 @@ def main(words: "list[str]") -> None:
     # Whoever nudges us wakes the loop; what there is to do is looked for at every turn of it.
     signal.signal(signal.SIGUSR1, lambda *_: None)
     loop = Loop(lambda text: note(home, text))
-    orphans = Orphans(loop, home, lambda job, seen: None, lambda key, end: None)
+    over: "list[str]" = []
+    orphans = Orphans(loop, home, lambda job, seen: None, lambda key, end: None, over.append)
     loop.children_ended.append(orphans.children_ended)
     for word in words[1:]:
         take_up(home, orphans, json.loads(word))
@@ -62,6 +64,8 @@ def main(words: "list[str]") -> None:
     loop.woken(0)
     while orphans.orphans:
         loop.turn()
+    for key in over:
+        outside.collect(home, key)
     os._exit(0)
 
 

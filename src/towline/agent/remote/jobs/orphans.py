@@ -60,11 +60,14 @@ class Orphans:
         home: "Home",
         has_started: "Callable[[Job, Seen], None]",
         has_ended: "Callable[[str, Ending], None]",
+        left_behind: "Callable[[str], object]",
     ) -> None:
         self.loop = loop
         self.home = home
         self.has_started = has_started
         self.has_ended = has_ended
+        #: Told of each that ended: there may be something to collect.
+        self.left_behind = left_behind
         self.orphans: "dict[str, Orphan]" = {}
 
     def has(self, job: "Job") -> bool:
@@ -271,6 +274,7 @@ class Orphans:
         if orphan.life is not None:
             os.close(orphan.life)
         self.has_ended(orphan.job.key, end)
+        self.left_behind(orphan.job.key)
 
     def children_ended(self, ended: "Reaped") -> None:
         for orphan in list(self.orphans.values()):

@@ -10,6 +10,7 @@ from ..records import endings, record
 from ..records.status import look
 from ..refusal import Refusal
 from ..run.spec import checked_spec, exec_spec, packed
+from .collecting import Collecting
 from .orphans import Orphans
 from .series import AllSeries
 from .supervisors import Supervisors
@@ -80,7 +81,8 @@ class Jobs:
         self.started: "list[list[Any]]" = []
         self.ended: "list[list[Any]]" = []
         self.supervisors = Supervisors(loop, home, self.heard, self.supervisor_died)
-        self.orphans = Orphans(loop, home, self.has_started, self.has_ended)
+        self.collecting = Collecting(loop, home, self.supervisors, login)
+        self.orphans = Orphans(loop, home, self.has_started, self.has_ended, self.collecting.see_to)
         self.trash = Trash(loop, home)
         self.dispatching = False
         #: Told when a job was refused for another's claim.

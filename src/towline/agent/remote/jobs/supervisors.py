@@ -128,11 +128,14 @@ class Supervisors:
         for message, _ in worker.decoder.feed(data):
             job = worker.job
             worker.trouble = message.get("trouble", "")
+            if "free" in message:
+                self.idle.append(worker)
             if job is None or message.get("key") != job.key:
                 continue
             if "ended" in message or "known" in message:
                 worker.job = job.worker = None
-                self.idle.append(worker)
+                if "busy" not in message:
+                    self.idle.append(worker)
             self.heard(job, message)
         if len(self.idle) > self.keep_idle and self.pruning is None:
             self.pruning = self.loop.later(IDLE_S, self.prune)

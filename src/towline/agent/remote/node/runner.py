@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 
+from ..content import outside
 from ..records import record
 from ..run.execution import Execution, trouble
 from ..run.station import Station
@@ -109,6 +110,8 @@ class Runner:
             if pid:
                 self.tell(started=[pid, end["started"]])
             self.tell(ended=end)
+            if not self.again and not self.superseded:
+                outside.collect(self.attempt.home, self.execution.key)
         return 0 if self.again else self.result()
 
     def claim(self) -> "Any":

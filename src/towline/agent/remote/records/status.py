@@ -59,6 +59,11 @@ class Seen:
         return reply
 
 
+def is_elsewhere(folder: str) -> bool:
+    """Whether another queue runs the job with this record."""
+    return os.path.exists(folder + ELSEWHERE)
+
+
 def look(
     home: "Home", key: str, reaped: "Reaped | None" = None, entomb: "Ending | None" = None
 ) -> "Seen":
@@ -69,7 +74,7 @@ def look(
     """
     place = home.place(key)
     folder = place.record
-    if os.path.exists(folder + ELSEWHERE):
+    if is_elsewhere(folder):
         end = record.read_exit(folder)
         if end is not None:
             return Seen("ended", end)

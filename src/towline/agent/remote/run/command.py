@@ -205,14 +205,13 @@ class Command:
         return end
 
     def made(self) -> int:
-        """How many files it made; -1 where that could not be listed: whoever wants them asks."""
+        """How many files it made; -1 where that could not be listed, or is to be collected first:
+        whoever wants them asks."""
+        if outside.is_pending(self.execution.record):
+            return -1
         try:
-            if outside.named(self.spec["links"]):
-                place, environ = self.execution.folder + "/src", self.execution.environ()
-                outside.gather(place, self.execution.record, self.spec["links"], environ)
-            return changes.keep(
-                self.execution.home, self.execution.home.place(self.execution.key), self.spec
-            )
+            home, key = self.execution.home, self.execution.key
+            return changes.keep(home, home.place(key), self.spec)
         except (OSError, ValueError):
             return -1
 

@@ -8,6 +8,7 @@ import time
 from .. import machine
 from ..commands import missing, process, process_tree
 from ..content import changes, outside, trees
+from ..home import Place
 from ..machine import to_path
 from ..records import endings, record
 from ..refusal import Refusal
@@ -189,7 +190,8 @@ class Execution:
                 trees.make_tree(self.home, kept, keep, self.pause)
         trees.make_links(source, spec["links"])
         if outside.named(spec["links"]):
-            outside.make_links(source, spec["links"], self.environ())
+            place = Place(self.key, self.folder, self.record)
+            outside.make_links(place, spec["links"], self.environ())
         changes.complete(self.record, largest, self.pause)
 
     def hold(self, life: int) -> None:

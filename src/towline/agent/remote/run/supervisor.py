@@ -10,6 +10,7 @@ import shutil
 import signal
 
 from .. import frames, machine
+from ..content import outside
 from ..records import endings, record
 from .execution import Execution, trouble
 from .station import Station
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..home import Home
+    from ..typed import Message
 
 
 class Supervisor:
@@ -28,6 +30,8 @@ class Supervisor:
         self.sock = sock
         self.decoder = frames.Decoder()
         self.todo: "list[tuple[str, bytes]]" = []
+        #: Jobs that have ended, of which something is to be collected.
+        self.to_collect: "list[str]" = []
         self.agent_gone = False
         self.present: "Execution | None" = None
         #: Stops of jobs that are still to begin, by key; None is the job's own grace.
@@ -41,8 +45,11 @@ class Supervisor:
 
     def serve(self) -> None:
         while True:
-            while self.todo:
-                self.run(*self.todo.pop(0))
+            while self.todo or self.to_collect:
+                if self.to_collect:
+                    self.collect(self.to_collect.pop(0))
+                else:
+                    self.run(*self.todo.pop(0))
             if self.agent_gone:
                 return
             self.wait(None)
@@ -63,6 +70,8 @@ class Supervisor:
         for header, blob in self.decoder.feed(data):
             if "run" in header:
                 self.todo.append((header["run"], blob))
+            elif "collect" in header:
+                self.to_collect.append(header["collect"])
             elif self.present is not None and header.get("stop") == self.present.key:
                 self.present.stop(header["grace_s"])
             elif any(header.get("stop") == key for key, _ in self.todo):
@@ -78,9 +87,12 @@ class Supervisor:
             self.present.look_for_stop()
 
     def tell(self, **message: "Any") -> None:
-        if self.agent_gone or self.present is None:
+        if self.present is not None:
+            self.send(dict(message, key=self.present.key))
+
+    def send(self, message: "Message") -> None:
+        if self.agent_gone:
             return
-        message["key"] = self.present.key
         try:
             self.sock.sendall(frames.encode(message))
         except OSError:
@@ -108,11 +120,19 @@ class Supervisor:
         execution.write_down(life, end)
         os.close(life)
         end.update(endings.said(end, execution.folder))
+        message: "Message" = {"ended": end}
         if pid:
-            self.tell(started=[pid, end["started"]], ended=end)
-        else:
-            self.tell(ended=end)
+            message["started"] = [pid, end["started"]]
+        if outside.is_pending(execution.record):
+            message["busy"] = True
+            self.to_collect.append(key)
+        self.tell(**message)
         self.present = None
+
+    def collect(self, key: str) -> None:
+        """Take along what a job wrote outside of its folder; its end is known already."""
+        outside.collect(self.home, key)
+        self.send({"free": True})
 
     def claim_here(self, execution: "Execution") -> "Any":
         try:
