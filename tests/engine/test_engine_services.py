@@ -16,8 +16,10 @@ from towline.engine.services import Services
 from towline.errors import NotFound, Unreachable
 from towline.model.job import Ending, Job, JobSpec, State
 from towline.model.machine import Slot
+from towline.model.principal import Principal
 from towline.model.service import Service
 
+ANN = Principal("me")
 SPEC = JobSpec(argv=("true",), cluster="lab", owner="me", services=(Service("web", "serve"),))
 
 
@@ -87,7 +89,7 @@ class Bench(EngineBench):
 
     async def stands(self, job: int, state: str) -> dict[str, Any]:
         async with asyncio.timeout(20):
-            while (seen := self.services.list(job)[0])["state"] != state:
+            while (seen := self.services.list(ANN, job)[0])["state"] != state:
                 await asyncio.sleep(0.02)
         return seen
 
@@ -143,7 +145,7 @@ def test_a_service_that_serves_elsewhere_is_asked_about_its_port(
         assert (await bench.stands(job, "starting"))["text"] == ""
         frame, _ = await anext(bench.services.news(job))
         assert frame["note"] == f"web is not up yet: {asked}"
-        assert bench.services.list(job)[0]["text"] == asked
+        assert bench.services.list(ANN, job)[0]["text"] == asked
         bench.far.open = True
         assert (await bench.stands(job, "up"))["text"] == ""
 
@@ -176,7 +178,7 @@ def test_the_port_is_the_same_after_a_restart_and_free_after_the_end(tmp_path: P
         bench.far.away = True
         await bench.kill_and_restart()
         async with asyncio.timeout(20):
-            while not bench.services.list(job)[0]["local"]:
+            while not bench.services.list(ANN, job)[0]["local"]:
                 await asyncio.sleep(0.02)
         reader, writer = await asyncio.open_connection("127.0.0.1", local)
         assert await reader.read() == b""  # nothing to lead to now, but it is ours
@@ -188,7 +190,7 @@ def test_the_port_is_the_same_after_a_restart_and_free_after_the_end(tmp_path: P
             while bench.engine.store.services():
                 await asyncio.sleep(0.02)
         with pytest.raises(NotFound, match="its services have ended") as told:
-            bench.services.list(job)
+            bench.services.list(ANN, job)
         assert told.value.hint == f"what it printed: tow log --service web {job}"
 
     run(tmp_path, scenario)
@@ -200,8 +202,8 @@ def test_a_machine_that_is_away_is_said_to_be(tmp_path: Path) -> None:
         job = await _started(bench)
         await bench.stands(job, "up")
         bench.far.drivers["gpu1"] = SimpleNamespace(error=Unreachable("gpu1: no answer"))
-        assert bench.services.list(job)[0]["text"] == "gpu1: no answer"
-        assert bench.services.list(job)[0]["state"] == "unreachable"
+        assert bench.services.list(ANN, job)[0]["text"] == "gpu1: no answer"
+        assert bench.services.list(ANN, job)[0]["state"] == "unreachable"
 
     run(tmp_path, scenario)
 
@@ -209,9 +211,9 @@ def test_a_machine_that_is_away_is_said_to_be(tmp_path: Path) -> None:
 def test_a_job_without_services_has_none(tmp_path: Path) -> None:
     async def scenario(bench: Bench) -> None:
         [job] = await bench.engine.submit([JobSpec(argv=("true",), cluster="lab", owner="me")])
-        assert bench.services.list() == []
+        assert bench.services.list(ANN) == []
         with pytest.raises(NotFound, match="has no services"):
-            bench.services.list(job)
+            bench.services.list(ANN, job)
 
     run(tmp_path, scenario)
 
@@ -243,7 +245,7 @@ def test_services_that_cannot_be_kept_end_with_their_job(
         job = await _started(bench)
         assert "no such thing" in (await bench.stands(job, "failed"))["text"]
         bench.backend.end(job, 1, 0, Ending(code=0, ended=1.0))
-        while bench.services.list():
+        while bench.services.list(ANN):
             await asyncio.sleep(0.01)
 
     run(tmp_path, scenario)

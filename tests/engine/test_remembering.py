@@ -22,6 +22,9 @@ from towline.engine import writing
 from towline.engine.forwards import Forwards
 from towline.errors import CannotWrite
 from towline.model.job import Job, State
+from towline.model.principal import Principal
+
+ROOT = Principal("root", administrator=True)
 
 
 class Far(Joined):
@@ -76,11 +79,11 @@ def test_while_another_program_has_the_store_the_loop_goes_on(play: Play, wait_m
     async def scenario(bench: Bench) -> None:
         bench.join("old")
         job = await bench.runs()
-        local = await bench.forwards.add(job, 8888)
+        local = await bench.forwards.add(ROOT, job, 8888)
         with bench.locked(wait_ms):
             bench.join("new")
             bench.clusters.leave("old")
-            await bench.forwards.remove(local)
+            await bench.forwards.remove(ROOT, local)
             # It is so at once, though it is not written yet.
             assert set(bench.clusters.known()) == {"new"}
             assert set(bench.engine.store.clusters()) == {"old"}
@@ -140,7 +143,7 @@ def test_a_port_that_cannot_be_remembered_is_refused_and_not_left_open(play: Pla
     async def scenario(bench: Bench) -> None:
         job: Job = bench.engine.job(await bench.runs())
         with bench.locked(5), pytest.raises(CannotWrite, match="locked"):
-            await bench.forwards.add(job.id, 8888)
-        assert bench.forwards.list() == []
+            await bench.forwards.add(ROOT, job.id, 8888)
+        assert bench.forwards.list(ROOT) == []
 
     play(scenario)

@@ -15,9 +15,10 @@ from towline.engine.batches.batches import Batches
 from towline.engine.chains import check_retry, waiting_words, waits_for
 from towline.engine.cleaning.housekeeping import Housekeeping
 from towline.engine.cleaning.removing import Removing
-from towline.engine.engine import Engine, no_job, request_of
+from towline.engine.engine import Engine, request_of
 from towline.engine.forwards import Forwards
 from towline.engine.intake import Intake
+from towline.engine.lookup import job_for
 from towline.engine.reasons import reason_words
 from towline.engine.results.results import Results
 from towline.engine.samples import Samples, peaks_view
@@ -125,10 +126,7 @@ class Desk:
 
     def job(self, who: Principal, job_id: int) -> Job:
         """A job that somebody may look at; others' are as if they were not there."""
-        job = self.engine.job(job_id)
-        if not who.owns(job.spec.owner):
-            raise no_job(job_id)
-        return job
+        return job_for(who, job_id, self.engine)
 
     def knows(self, who: Principal, job_id: int) -> bool:
         return self.engine.knows(job_id) and who.owns(self.engine.job(job_id).spec.owner)

@@ -8,8 +8,10 @@ from towline.backends.base import Backend
 from towline.backends.tasks import Tasks
 from towline.backends.terms import Port
 from towline.engine.engine import Engine
+from towline.engine.lookup import job_for
 from towline.errors import CannotWrite, NotFound, UsageError
 from towline.forward.tunnels import Forward
+from towline.model.principal import Principal
 
 
 class Forwards:
@@ -21,10 +23,11 @@ class Forwards:
         #: Local port -> what closes it with its job.
         self._closing: dict[int, asyncio.Task[None]] = {}
 
-    async def add(self, job_id: int, port: int, local: int = 0) -> int:
+    async def add(self, who: Principal, job_id: int, port: int, local: int = 0) -> int:
+        """Let a port here lead to one beside a job; its number."""
+        job = job_for(who, job_id, self.engine)
         if not 1 <= port <= 65535 or not 0 <= local <= 65535:
             raise UsageError(f"{port if not 1 <= port <= 65535 else local} is not a port")
-        job = self.engine.job(job_id)
         if job.attempt is None:
             raise NotFound(f"job {job_id} has not started yet", hint=f"tow why {job_id}")
         if job.state.final and job.spec.queue is not None:
@@ -41,7 +44,7 @@ class Forwards:
         try:
             await self.engine.in_turn(lambda: store.remember_forward(forward.local, job_id, port))
         except CannotWrite:
-            await self.remove(forward.local)
+            await self._remove(forward.local)
             raise
         return forward.local
 
@@ -79,14 +82,18 @@ class Forwards:
     async def _close_with_job(self, forward: Forward) -> None:
         await self.engine.job_where(forward.job, lambda job: job.state.final)
         del self._closing[forward.local]
-        await self.remove(forward.local)
+        await self._remove(forward.local)
 
-    async def remove(self, local: int) -> None:
-        forward = self._open.pop(local, None)
-        if forward is None:
+    async def remove(self, who: Principal, local: int) -> None:
+        """Close a port of one's own."""
+        if local not in self._open or not self._is_for(who, self._open[local]):
             raise NotFound(
                 f"nothing is forwarded from port {local}", hint="`tow forward` lists what is"
             )
+        await self._remove(local)
+
+    async def _remove(self, local: int) -> None:
+        forward = self._open.pop(local)
         if closing := self._closing.pop(local, None):
             closing.cancel()
         self._forget(local)
@@ -113,8 +120,16 @@ class Forwards:
         for forward in self._open.values():
             await forward.close()
 
-    def list(self) -> list[ForwardView]:
-        return [{"job": f.job, "port": f.port, "local": f.local} for f in self._open.values()]
+    def list(self, who: Principal) -> list[ForwardView]:
+        """The ports here that lead to one's own jobs; an administrator's list has all."""
+        return [
+            {"job": forward.job, "port": forward.port, "local": forward.local}
+            for forward in self._open.values()
+            if self._is_for(who, forward)
+        ]
+
+    def _is_for(self, who: Principal, forward: Forward) -> bool:
+        return who.owns(self.engine.job(forward.job).spec.owner)
 
     def __len__(self) -> int:
         return len(self._open)

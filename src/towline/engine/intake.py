@@ -24,6 +24,7 @@ from towline.engine.batches.batches import Wish
 from towline.engine.chains import after_from
 from towline.engine.engine import Engine, request_of
 from towline.engine.keys import Keys
+from towline.engine.lookup import job_for
 from towline.engine.results.kept import fetch_kept
 from towline.errors import ConfigError, EnvironmentWanted, HostError, Impossible, UsageError
 from towline.hosts.ssh import needs_person
@@ -225,10 +226,6 @@ class Intake:
         """Where only one machine can get the job, what is read goes there at once."""
         return None if spec.in_place else self.fleet.offer_ahead(spec.cluster)
 
-    async def kept(self, job_id: int) -> str:
-        """Snapshot id of a job's `keep` folder as it is now; "" if there is nothing in it."""
-        return await fetch_kept(self.fleet, self.engine.job(job_id))
-
     def only_here(self, cluster: str) -> bool:
         return all(one.host.login() is None for one in self.fleet.machines_in(cluster))
 
@@ -274,7 +271,8 @@ class _Group:
         """Add to what was submitted what only the Engine knows."""
         spec, frozen = submission.spec, submission.frozen
         if submission.continued:
-            spec = replace(spec, keep=await self._kept(submission.continued))
+            job = job_for(self.who, submission.continued, self.intake.engine)
+            spec = replace(spec, keep=await self._kept(job))
         return replace(
             spec,
             after=after_from(self.who, submission.after, self.intake.engine),
@@ -289,11 +287,11 @@ class _Group:
             large=frozen.large,
         )
 
-    async def _kept(self, job_id: int) -> str:
+    async def _kept(self, job: Job) -> str:
         """What an earlier job left in its `keep` folder, as a snapshot; fetched once."""
-        if job_id not in self._keeps:
-            self._keeps[job_id] = await self.intake.kept(job_id)
-        return self._keeps[job_id]
+        if job.id not in self._keeps:
+            self._keeps[job.id] = await fetch_kept(self.intake.fleet, job)
+        return self._keeps[job.id]
 
     async def _check(self, draft: Draft) -> None:
         spec = draft.spec

@@ -20,11 +20,13 @@ from towline.backends.tasks import Tasks
 from towline.backends.terms import Port, ServiceState
 from towline.engine.engine import Engine
 from towline.engine.following.output import Frame, read_more
+from towline.engine.lookup import job_for
 from towline.engine.views import view
 from towline.errors import HostError, NotFound, TowlineError
 from towline.forward.tunnels import Forward
 from towline.model.job import Job, State
 from towline.model.journal import Kind
+from towline.model.principal import Principal
 from towline.model.service import path_in
 
 log = logging.getLogger("towline")
@@ -238,11 +240,14 @@ class Services:
 
     # --- what people ask ---------------------------------------------------------------------
 
-    def list(self, job_id: int | None = None) -> list[ServiceView]:
-        """All services of jobs that have not ended, or those of one job."""
+    def list(self, who: Principal, job_id: int | None = None) -> list[ServiceView]:
+        """The services of one's own jobs that have not ended, or those of one job."""
         if job_id is not None:
-            self._check(self.engine.job(job_id))
-        chosen = sorted(self._standings) if job_id is None else [job_id]
+            self._check(job_for(who, job_id, self.engine))
+            chosen = [job_id]
+        else:
+            owners = {job: self.engine.job(job).spec.owner for job in self._standings}
+            chosen = sorted(job for job, owner in owners.items() if who.owns(owner))
         return [self.view(standing) for job in chosen for standing in self._standings[job].values()]
 
     def _check(self, job: Job) -> None:
@@ -288,9 +293,11 @@ class Services:
                 await news.wait()
                 news.take()
 
-    async def log(self, job_id: int, name: str, offset: int, follow: bool) -> AsyncIterator[Frame]:
+    async def log(
+        self, who: Principal, job_id: int, name: str, offset: int, follow: bool
+    ) -> AsyncIterator[Frame]:
         """What a service printed: so far, or up to the job's end."""
-        job = self.engine.job(job_id)
+        job = job_for(who, job_id, self.engine)
         names = [service.name for service in job.spec.services]
         if name not in names:
             raise NotFound(

@@ -59,16 +59,16 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/v1/jobs/{job_id:int}/results"): Right.OWN,
     ("POST", "/v1/jobs/{job_id:int}/results"): Right.OWN,
     ("POST", "/v1/jobs/{job_id:int}/forward"): Right.OWN,
+    ("GET", "/v1/forwards"): Right.OWN,
+    ("DELETE", "/v1/forwards/{local:int}"): Right.OWN,
+    ("GET", "/v1/services"): Right.OWN,
+    ("GET", "/v1/events"): Right.OWN,
     ("GET", "/v1/clusters"): Right.LOOK,
     ("GET", "/v1/machines"): Right.LOOK,
     ("GET", "/v1/disk"): Right.LOOK,
     ("GET", "/v1/doctor"): Right.LOOK,
-    # Whatever follows is the Engine owner's: events, ports and services of everybody, the files of
-    # this machine, its configuration, and logins to its machines.
-    ("GET", "/v1/events"): Right.ADMINISTER,
-    ("GET", "/v1/forwards"): Right.ADMINISTER,
-    ("DELETE", "/v1/forwards/{local:int}"): Right.ADMINISTER,
-    ("GET", "/v1/services"): Right.ADMINISTER,
+    # Whatever follows is the Engine owner's: the files of this machine, its configuration, and
+    # logins to its machines.
     ("GET", "/v1/jobs/{job_id:int}/diff"): Right.ADMINISTER,
     ("POST", "/v1/jobs/{job_id:int}/checkout"): Right.ADMINISTER,
     ("GET", "/v1/snapshots"): Right.ADMINISTER,

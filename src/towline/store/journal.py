@@ -103,14 +103,21 @@ class JournalRows:
         batch: BatchKey | None = None,
         between: tuple[int, int] | None = None,
         kinds: Sequence[Kind] = (),
+        owner: str = "",
     ) -> list[Event]:
-        """Read what happened after an event: to all, to one job, a batch, or a range of jobs."""
+        """Read what happened after an event: to all, to one job, a batch, or a range of jobs.
+
+        `owner`: only what is theirs.
+        """
         first, last = (job, job) if job else between or (0, 0)
         chosen = " AND job BETWEEN ? AND ?" if last else ""
         values: list[object] = [seq, *((first, last) if last else ())]
         if batch:
             chosen += " AND owner = ? AND batch = ?"
             values += batch
+        if owner:
+            chosen += " AND owner = ?"
+            values.append(owner)
         if kinds:
             chosen += f" AND kind IN ({','.join('?' * len(kinds))})"
             values += kinds

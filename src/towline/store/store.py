@@ -167,13 +167,15 @@ class Store:
         with self.transaction():
             self._db.execute("DELETE FROM services WHERE job=?", (job,))
 
-    def forget(self, ids: Iterable[int], batches: Collection[BatchKey] = ()) -> None:
-        """Jobs and batches that are not to be remembered any more."""
+    def forget(
+        self, ids: Iterable[int], batches: Collection[BatchKey] = (), owner: str = ""
+    ) -> None:
+        """Jobs and batches that are not to be remembered any more, and whose they were."""
         ids = list(ids)
         with self.transaction():
             forget_jobs(self._db, ids, batches)
             about = {"jobs": ids, "batches": sorted(name for _, name in batches)}
-            self.journal.note(Kind.FORGOTTEN, time.time(), **about)
+            self.journal.note(Kind.FORGOTTEN, time.time(), owner=owner, **about)
         self.batches.forget(batches)
 
     def _meta(self, key: str, make: Callable[[], str]) -> str:

@@ -5,6 +5,7 @@ What came home stays. Nothing goes that is the only copy, unless somebody insist
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct, field
 
@@ -62,7 +63,10 @@ class Removing:
         for job in gone:
             forgotten = not job.spec.batch or (job.spec.owner, job.spec.batch) in whole
             (removed.jobs if forgotten else removed.lines).append(job.id)
-        await self.engine.in_turn(lambda: rows.forget(removed.jobs, whole))
+        for owner in sorted({job.spec.owner for job in gone} | {name for name, _ in whole}):
+            theirs = [job_id for job_id in removed.jobs if jobs[job_id].spec.owner == owner]
+            their_batches = [key for key in whole if key[0] == owner]
+            await self.engine.in_turn(partial(rows.forget, theirs, their_batches, owner))
         return removed
 
     async def _remove_folders(self, job: Job, removed: Removed) -> bool:

@@ -117,9 +117,9 @@ async def results(call: Call, name: str) -> BatchResults:
     """Until the results of all jobs that have ended are home, or cannot come."""
     desk = call.desk
     batch = desk.batch(call.who, name)
-    for job_id in desk.engine.store.results.wanted():
-        if batch.first <= job_id <= batch.last:
-            await desk.results.settled(job_id)
+    for line in desk.engine.store.results.wanted():
+        if batch.first <= line <= batch.last:
+            await desk.results.settled(line)
     pending = desk.engine.store.batches.results_wanted(batch)
     return {"batch": desk.batches.view(batch), "pending": pending}
 

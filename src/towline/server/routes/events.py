@@ -33,10 +33,19 @@ class Chosen(Struct):
     follow: bool = True
 
 
+class Choice(Struct, frozen=True):
+    """Which events are wanted: of a job, of a batch, of an owner; of all where none is named."""
+
+    job: int
+    batch: BatchKey | None
+    owner: str
+
+
 @get("/v1/events")
 async def events(call: Call, query: Chosen) -> Events:
     """All events after `since`, or those of one job or batch; -1: from now on.
 
+    Whoever is no administrator is told of what is their own.
     With `follow=0` it ends with what has happened by now. A browser that was cut off says itself
     which event it saw last.
     """
@@ -51,25 +60,28 @@ async def events(call: Call, query: Chosen) -> Events:
     batch = desk.batch(call.who, query.batch).key if query.batch else None
     if since < 0:
         since = desk.engine.store.journal.last_seq()
-    lines = _lines(desk.engine, min(since, _LAST), job, batch, query.follow)
+    chosen = Choice(job, batch, call.who.sees)
+    lines = _lines(desk.engine, min(since, _LAST), chosen, query.follow)
     return Events(lines, {SEQ_HEADER: str(since)})
 
 
-async def _lines(
-    engine: Engine, since: int, job: int, batch: BatchKey | None, follow: bool
-) -> AsyncIterator[bytes]:
+async def _lines(engine: Engine, since: int, chosen: Choice, follow: bool) -> AsyncIterator[bytes]:
+    journal, job, batch = engine.store.journal, chosen.job, chosen.batch
     with engine.journal.subscribe(job=job, batch=batch) as news:
         yield b": towline\n\n"
         while True:
             # They are read from the journal, not taken from the subscription: nothing is missed,
             # however slow the listener is.
             news.take()
-            found = engine.store.journal.since(since, _MOST, job=job, batch=batch)
+            last = journal.last_seq()
+            found = journal.since(since, _MOST, job=job, batch=batch, owner=chosen.owner)
             for event in found:
                 since = event.seq
                 yield _message(event)
             if len(found) == _MOST:
                 continue
+            # What was others' is not looked at again.
+            since = max(since, last)
             if not follow:
                 return
             try:

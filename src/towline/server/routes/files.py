@@ -176,8 +176,8 @@ def _ended(ending: Ending) -> dict[str, Any]:
 @get("/v1/jobs/{job_id:int}/results")
 async def results_so_far(call: Call, job_id: int) -> Coming:
     """How many bytes of a job's results have come that are coming now, and of how many."""
-    call.desk.job(call.who, job_id)
-    came, total = call.desk.results.coming(job_id) or (0, 0)
+    job = call.desk.job(call.who, job_id)
+    came, total = call.desk.results.coming(job.id) or (0, 0)
     return {"done": came, "total": total}
 
 
@@ -188,7 +188,7 @@ async def results(call: Call, job_id: int, body: Back) -> Fetched:
     job = desk.job(call.who, job_id)
     if job.attempt is None:
         raise NotFound(f"job {job_id} has not started yet", hint=f"tow why {job_id}")
-    await desk.results.settled(job_id)
+    await desk.results.settled(job.id)
     try:
         fetched = await desk.results.fetch(job, tuple(body.back))
     except AgentError as error:
@@ -199,20 +199,20 @@ async def results(call: Call, job_id: int, body: Back) -> Fetched:
 @post("/v1/jobs/{job_id:int}/forward")
 async def forward(call: Call, job_id: int, body: ForwardAsk) -> Forwarded:
     """Let a port here lead to one beside a job."""
-    job = call.desk.job(call.who, job_id)
-    return {"local": await call.desk.forwards.add(job.id, body.port, body.local)}
+    forwards = call.desk.forwards
+    return {"local": await forwards.add(call.who, job_id, body.port, body.local)}
 
 
 @get("/v1/forwards")
 async def forwards(call: Call) -> Forwards:
-    """The ports here that lead to jobs."""
-    return {"forwards": call.desk.forwards.list()}
+    """The ports here that lead to one's own jobs."""
+    return {"forwards": call.desk.forwards.list(call.who)}
 
 
 @delete("/v1/forwards/{local:int}")
 async def drop_forward(call: Call, local: int) -> Nothing:
     """Close such a port."""
-    await call.desk.forwards.remove(local)
+    await call.desk.forwards.remove(call.who, local)
     return {}
 
 

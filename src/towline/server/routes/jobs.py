@@ -170,7 +170,8 @@ async def list_jobs(call: Call, query: Listing) -> JobList:
     return {
         "jobs": [desk.seen(job) for job in found.jobs],
         "left_out": found.left_out,
-        "unreadable": sorted(desk.engine.store.unreadable),
+        # Nobody can say whose they are.
+        "unreadable": sorted(desk.engine.store.unreadable) if call.who.administrator else [],
     }
 
 
@@ -213,7 +214,7 @@ async def log(call: Call, job_id: int, query: Output) -> Frames:
     if query.service:
         # How much of a service's output the client has already.
         offset = _given(query).get("0.0.out", 0)
-        return Frames(desk.services.log(job_id, query.service, offset, query.follow))
+        return Frames(desk.services.log(call.who, job_id, query.service, offset, query.follow))
     offsets = await _offsets(desk, query, job, streams)
     if query.follow:
         return Frames(_follower(desk, job_id, offsets, streams).frames())

@@ -13,7 +13,7 @@ class Chosen(Struct):
 @get("/v1/services")
 async def services(call: Call, query: Chosen) -> Services:
     """All of them, or those of one job."""
-    return {"services": call.desk.services.list(query.job or None)}
+    return {"services": call.desk.services.list(call.who, query.job or None)}
 
 
 ENDPOINTS: list[Endpoint] = [services]
