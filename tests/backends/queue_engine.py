@@ -66,6 +66,25 @@ class Engine:
         self.written = dict(self.rows)
         for key in [key for key in self.attempts if self.rows[key].ending]:
             self.concluded[key] = self.attempts.pop(key).verdicts
+        self.go_on()
+
+    def go_on(self) -> None:
+        """As the core does: what follows others is let go, or taken out of the queue."""
+        for key, ahead in self.world.after.items():
+            ending = self.written[ahead].ending
+            if ending is None or key not in self.attempts or self.written[key].ending:
+                continue
+            if not ending.ok and not self.rows[key].stop:
+                self.stop_asked(key)
+            elif ending.ok and self.is_connected and self.world.folders[key].is_there:
+                self.world.folders[key].go = True
+            self.take(key, facts.Rechained())
+
+    def is_ready(self, key: str) -> bool:
+        """Whether what it follows is in the queue, or over."""
+        ahead = self.attempts.get(self.world.after.get(key, ""))
+        placed = (Place.IN_QUEUE, Place.CLAIMED, Place.OVER)
+        return ahead is None or (ahead.place in placed and not self.attempts[key].early)
 
     def stop_asked(self, key: str) -> None:
         """A wish to stop is in the store before anything is done about it."""
@@ -131,7 +150,8 @@ class Engine:
         for key in list(keys):  # type: ignore[call-overload]
             folder = self.world.folders[key]
             ticket = self.world.tickets.get(folder.array[0] if folder.array else key, "")
-            self.take(key, facts.Recorded(ticket, folder.array, folder.claim))
+            returned = frozenset(folder.returned)
+            self.take(key, facts.Recorded(ticket, folder.array, folder.claim, returned))
             self.take(key, self._seen(key))
 
     def hear(self, key: str) -> None:
@@ -161,6 +181,7 @@ class Engine:
             if key in self.attempts
             and self.attempts[key].place in waits
             and not self.attempts[key].stop
+            and self.is_ready(key)
         )
 
     def submit(self, as_array: bool) -> None:
@@ -168,7 +189,9 @@ class Engine:
         groups: dict[str, list[str]] = {}
         for key in self.may_go():
             groups.setdefault(self.attempts[key].array, []).append(key)
-        self.offered.clear()
+        self.offered = {
+            key for key in self.offered if key in self.attempts and not self.is_ready(key)
+        }
         for array, keys in groups.items():
             if array:
                 self._hand_over(array, {key: self.attempts[key].index for key in keys})

@@ -60,6 +60,9 @@ class Folder:
     #: Something was handed over, so that there are folders; and who wrote how it ended.
     is_there: bool = False
     is_ours: bool = False
+    #: Entries that could not see how what it follows had ended; and our word that it may begin.
+    returned: set[str] = field(default_factory=set)
+    go: bool = False
 
 
 @dataclass
@@ -75,6 +78,8 @@ class World:
     keys: tuple[str, ...]
     #: Attempts whose command may be killed without a record.
     fragile: frozenset[str] = frozenset()
+    #: Who runs only after another, if that ended well. The queue itself sees to nothing here.
+    after: dict[str, str] = field(default_factory=dict)
     now: float = 1_000_000.0
     #: When all of it was submitted.
     began: float = 1_000_000.0
@@ -180,6 +185,17 @@ class World:
             self.runs.remove(run)
             self.end(entry, End.COMPLETED)
             return
+        if not folder.claim and entry.key in self.after and not folder.go:
+            ahead = self.folders[self.after[entry.key]]
+            if ahead.exit is None or self.now < ahead.seen_from:
+                self.runs.remove(run)
+                folder.returned.add(entry.id)
+                self.end(entry, End.COMPLETED)
+                return
+            if not ahead.exit.ok:
+                folder.claim, folder.run = claim, entry.run
+                self.finish(run, Ending(cause="skipped", ended=self.now))
+                return
         folder.claim, folder.where, folder.run = claim, "running", entry.run
         run.began = True
         self.ran[entry.key].add(entry.id)

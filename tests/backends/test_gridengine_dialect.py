@@ -152,3 +152,11 @@ def test_what_is_gone_without_a_word_was_deleted_unless_it_had_begun() -> None:
     assert deleted is not None and "qdel" in deleted.ending.text and not deleted.certain
     stopped = DIALECT.vanished(claimed=False, stopped=True, now=1.0)
     assert stopped is not None and stopped.certain
+
+
+def test_a_submission_follows_others_beside_those_that_the_user_names() -> None:
+    dialect = GridEngineDialect()
+    words = dialect.following(["qsub", "-terse", "script"], ["7", "8_3", "8_4"])
+    assert words == ["qsub", "-hold_jid", "7,8", "-terse", "script"]
+    own = dialect.following(["qsub", "-hold_jid", "mine", "script"], ["7"])
+    assert own == ["qsub", "-hold_jid", "mine,7", "script"]

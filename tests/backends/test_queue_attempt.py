@@ -228,3 +228,23 @@ def test_a_list_older_than_the_number_does_not_shorten_the_wait_for_a_record() -
     still = after(facts.Judged(ended, 1049.0), attempt=over, now=1049.0)
     assert endings(still, unexplained, 1049.0) == []
     assert [one.cause for one in endings(still, unexplained, 1050.0)] == ["lost"]
+
+
+def test_what_its_node_could_not_judge_is_handed_over_again_once_more_is_known() -> None:
+    returned = facts.Recorded("7", returned=frozenset({"7"}))
+    back = after(returned, attempt=QUEUED)
+    assert (back.place, back.id, back.early, back.given_up) == (Place.UNANSWERED, "", True, {"7"})
+    listed = ListedEntry("7", Phase.ENDED, "e-1-1")
+    assert orders(back, facts.Found((listed,)), 1100.0) == (facts.Submit(),)
+    assert not after(facts.Rechained(), attempt=back).early
+    begun = facts.Recorded("8", claim=("8", "0"), returned=frozenset({"7"}))
+    assert after(begun, attempt=QUEUED).claimed
+
+
+def test_an_entry_that_its_queue_will_never_start_is_cancelled_and_skipped() -> None:
+    never = ListedEntry("7", Phase.WAITING, "e-1-1", why="another ended otherwise", never=True)
+    told = facts.Judged(never, 1000.0)
+    assert facts.Stop() in orders(QUEUED, told)
+    doomed = after(told, facts.Judged(None, 1010.0), attempt=QUEUED)
+    (ending,) = endings(doomed, facts.Settled(CANCELLED), 1011.0)
+    assert (ending.cause, ending.text) == ("skipped", "another ended otherwise")

@@ -17,7 +17,11 @@ from towline.backends.queue.state import Place
 STEPS = int(os.environ.get("TOWLINE_QUEUE_STEPS", "5000"))
 _STEPS_EACH = 60
 #: Nobody wants the first two to end before they are through: nothing excuses their loss.
-TOUGH, AS_TOUGH, STOPPED, FRAGILE = KEYS = ("e-1-1", "e-2-1", "e-3-1", "e-4-1")
+TOUGH, AS_TOUGH, STOPPED, FRAGILE, AFTER_TOUGH, AFTER_FRAGILE = KEYS = (
+    "e-1-1", "e-2-1", "e-3-1", "e-4-1", "e-5-1", "e-6-1",
+)  # fmt: skip
+#: The queue may begin these at any time: it is up to their nodes that they wait.
+AFTER = {AFTER_TOUGH: TOUGH, AFTER_FRAGILE: FRAGILE}
 #: Rounds of ten seconds after which all must be over, once nothing is killed any more.
 _LONGEST = 400
 
@@ -39,7 +43,7 @@ PAUSES_S = (0.5, 3.0, 10.0, 30.0, 100.0)
 class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(KEYS, frozenset({FRAGILE}))
+        self.world = World(KEYS, frozenset({FRAGILE}), AFTER)
         self.engine = Engine(self.world)
         for key in KEYS:
             self.engine.want(key)
@@ -170,6 +174,12 @@ class QueueMachine(RuleBasedStateMachine):
                 assert not entries, f"{key} never started, it was said, but {entries} ran it"
 
     @invariant()
+    def what_follows_another_runs_after_it_and_only_if_that_ended_well(self) -> None:
+        for key, ahead in AFTER.items():
+            end = self.world.folders[ahead].exit
+            assert not self.world.ran[key] or (end is not None and end.ok), (key, end)
+
+    @invariant()
     def only_what_the_queue_has_is_known_by_a_number(self) -> None:
         unknown = (Place.NOT_SENT, Place.ASKING, Place.UNANSWERED)
         for attempt in self.engine.attempts.values():
@@ -207,7 +217,12 @@ class QueueMachine(RuleBasedStateMachine):
     def check(self, key: str, row: Row) -> None:
         told, folder = row.ending, self.world.folders[key]
         assert told is not None, f"{key} never ended: {self.engine.attempts.get(key)}, {folder}"
-        if key in (TOUGH, AS_TOUGH):
+        if key == AFTER_FRAGILE:
+            ahead = self.engine.written[FRAGILE].ending
+            assert ahead is not None and ahead.ok == told.ok == bool(self.world.ran[key]), (
+                f"{key} is {told} after {ahead}: {folder}"
+            )
+        elif key in (TOUGH, AS_TOUGH, AFTER_TOUGH):
             assert told.code == 0 and self.world.ran[key], (
                 f"{key} is {told} for no reason: {folder}"
             )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from towline.backends.slurm.options import checked_signal, components, sbatch_options
+from towline.backends.slurm.options import checked_signal, components, followed, sbatch_options
 from towline.errors import UsageError
 from towline.model.grammar import parse_request
 
@@ -133,3 +133,12 @@ def test_several_nodes_for_one_process_are_refused(given: dict[str, str]) -> Non
         words("[]", given=given)
     assert ":[]'" in refused.value.hint
     assert words("4:[]", given=given) and words("[]", given={"nodes": "1"})
+
+
+def test_a_submission_follows_others_beside_what_the_user_makes_it_depend_on() -> None:
+    words = followed(["sbatch", "--parsable", ":", "script"], ["7", "8_3"])
+    assert words == ["sbatch", "--dependency=afterany:7:8_3", "--parsable", ":", "script"]
+    own = followed(["sbatch", "--dependency=afterok:5", "script"], ["7"])
+    assert own == ["sbatch", "--dependency=afterok:5,afterany:7", "script"]
+    either = ["sbatch", "--dependency=afterok:5?afterok:6", "script"]
+    assert followed(either, ["7"]) == either

@@ -1,13 +1,14 @@
 """How processes ended, as their machines say: part of the door that is `messages`."""
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from towline.agent.messages import UNREADABLE, Clock, Count, Small, Time, Word, readable
 from towline.model.job import Ending
+from towline.model.reason import NO_REASON, Reason
 
 #: How older agents begin what they say of a set-up that failed.
 _OLD_SETUP = "the setup failed, so the command was not started: "
@@ -24,6 +25,13 @@ class _Ending(Struct):
     max_rss_kb: Count | None = 0
     out_size: Count | None = 0
     err_size: Count | None = 0
+    because: Any = None
+
+
+class _Because(Struct):
+    job: Count = 0
+    batch: str = ""
+    state: Literal["done", "failed", "stopped", "lost", "skipped"] = "failed"
 
 
 def read_ending(body: Any, clock: Clock) -> Ending:
@@ -46,7 +54,17 @@ def read_ending(body: Any, clock: Clock) -> Ending:
         peak_kb=told.max_rss_kb or 0,
         out_size=told.out_size or 0,
         err_size=told.err_size or 0,
+        because=_because(told.because),
     )
+
+
+def _because(told: Any) -> Reason:
+    """What ended otherwise than it was to, where that kept it from running."""
+    try:
+        reason = msgspec.convert(told, _Because)
+    except UNREADABLE:
+        return NO_REASON
+    return Reason("after", job=reason.job, batch=readable(reason.batch), state=reason.state)
 
 
 def _said(told: _Ending) -> str:

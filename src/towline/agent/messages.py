@@ -84,6 +84,7 @@ class Record(Struct):
 
     ticket: str = ""
     claim: str = ""
+    returned: str = ""
     said: str = ""
     array: tuple[Name, Annotated[int, Meta(ge=0, le=10**9)]] | None = None
     ranks: list[Any] = field(default_factory=list)

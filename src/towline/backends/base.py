@@ -31,7 +31,7 @@ from towline.core.garbage import Folder
 from towline.core.samples import Use
 from towline.errors import HostError
 from towline.hosts.base import Host
-from towline.model.events import Fact
+from towline.model.events import Fact, Follow
 from towline.model.job import Ending, Job, Queueing
 from towline.model.machine import Machine, Slot
 from towline.model.request import Request
@@ -94,6 +94,10 @@ class FileSource(Protocol):
 class Backend(Protocol):
     def start(self, job: Job, request: Request) -> None:
         """Start every process of the job's present attempt."""
+
+    def follow(self, job: Job, follows: tuple[Follow, ...] | None) -> None:
+        """Say, before it is started and later, what the job's present attempt follows in the queue
+        of its cluster; () once nothing any more, None while that cannot be said."""
 
     def find_again(self, job: Job, request: Request) -> None:
         """After a restart: report what has become of the job's present attempt."""

@@ -23,7 +23,7 @@ from towline.backends.terms import (
     Wanted,
 )
 from towline.errors import AgentError, NotFound
-from towline.model.events import ProcessEnded, ProcessStarted
+from towline.model.events import Follow, ProcessEnded, ProcessStarted
 from towline.model.job import Ending, Job
 from towline.model.request import Request
 
@@ -123,6 +123,9 @@ class FakeBackend:
         if process not in self.there.endings:
             self.there.endings[process] = Ending(cause="void")
         self.report(ProcessEnded(*process, self.there.endings[process]))
+
+    def follow(self, job: Job, follows: tuple[Follow, ...] | None) -> None:
+        self.orders.append(("follow", job.id))
 
     def recall(self, job: Job) -> None:
         self.orders.append(("recall", job.id))

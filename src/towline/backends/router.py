@@ -12,6 +12,7 @@ from towline.backends.staging.eager import EagerUpload
 from towline.backends.terms import Port, QueueStanding, ServiceState
 from towline.backends.transfer.job_files import JobFiles
 from towline.core.samples import Use
+from towline.model.events import Follow
 from towline.model.job import Job, Queueing
 from towline.model.machine import Machine, Slot
 from towline.model.request import Request
@@ -56,6 +57,9 @@ class Backends:
 
     def recall(self, job: Job) -> None:
         self.of(job).recall(job)
+
+    def follow(self, job: Job, follows: tuple[Follow, ...] | None) -> None:
+        self.of(job).follow(job, follows)
 
     def conclude(self, job: Job) -> None:
         self.of(job).conclude(job)

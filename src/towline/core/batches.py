@@ -39,7 +39,7 @@ class Progress:
     def wants(self) -> int:
         """How many more jobs the core may be given."""
         outside = self.counts[State.QUEUED] - self._waiting
-        if self.batch.stopped or self.batch.held:
+        if self.batch.stopped or (self.batch.held and not self.batch.follows):
             return 0
         queue = self.batch.base.queue
         if queue is not None and (queue.at_once or not self.batch.max_parallel):

@@ -66,6 +66,10 @@ class Chains:
         """What it still waits for, and how that must end."""
         return dict(self._open.get(waiter, {}))
 
+    def followers(self, unit: Unit) -> list[Unit]:
+        """Who waits for it."""
+        return list(self._followers.get(unit, ()))
+
     def waiters(self) -> list[Unit]:
         return list(self._open)
 

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import astuple, replace
 
 from towline.core import jobs, outside
+from towline.core.following import Lines
 from towline.core.given_up import Given, GivenUp, counts_again
 from towline.core.health import Health, Verdict
 from towline.core.ledger import Ledger
@@ -59,8 +60,9 @@ class Core(Ledger):
         self,
         new_token: Callable[[], str] = lambda: "",
         became: Callable[[Unit], State | None] | None = None,
+        lines: Lines | None = None,
     ) -> None:
-        super().__init__(new_token, became)
+        super().__init__(new_token, became, lines)
         #: job -> ranks of the present attempt that have started.
         self._started: dict[int, set[int]] = {}
         #: job -> when all of its processes had started, by our own clock.
@@ -165,7 +167,7 @@ class Core(Ledger):
             if job.id not in self.jobs:
                 self._requests[job.id] = request
                 self.jobs[job.id] = job
-                self._queue(job, step)
+                self._feed(job, now, step)
 
     def _stop_asked(self, fact: StopAsked, now: float, step: Step) -> None:
         for job_id in fact.ids:
@@ -219,6 +221,9 @@ class Core(Ledger):
                 self._held_again(job, now, step)
                 continue
             assert job.attempt is not None
+            if job.state is State.STARTING and job.attempt.follows:
+                self._followed_again(job, now, step)
+                continue
             if job.spec.queue is None:
                 self._adopt(job, job.attempt, job.started or now)
             step.orders.append(FindAttempt(job))
@@ -262,6 +267,7 @@ class Core(Ledger):
         started.add(fact.rank)
         if len(started) == self._requests[job.id].process_count:
             self._since[job.id] = now
+            self.chains.leave(job.id)
             job = jobs.running(job, fact.at)
             self._keep(job, step, Kind.RUNNING, **jobs.whereabouts(job))
 

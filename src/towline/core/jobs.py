@@ -57,9 +57,23 @@ def placed(
     )
 
 
-def handed_over(job: Job, count: int, token: str = "") -> Job:
-    """To a cluster that queues jobs itself: all its processes are in its hands from now on."""
-    return placed(job, (Slot(job.spec.cluster),) * count, token)
+def handed_over(job: Job, count: int, token: str = "", follows: bool = False) -> Job:
+    """To a cluster that queues jobs itself: all its processes are in its hands from now on, and
+    that it `follows` others, too."""
+    given = placed(job, (Slot(job.spec.cluster),) * count, token)
+    assert given.attempt is not None
+    return replace(given, attempt=replace(given.attempt, follows=follows))
+
+
+def let_go(job: Job) -> Job:
+    """In the queue of its cluster, it follows nothing any more: all of that ended as it was to."""
+    assert job.attempt is not None
+    return replace(job, attempt=replace(job.attempt, follows=False))
+
+
+def skip_asked(job: Job, why: Reason) -> Job:
+    """What it follows in the queue of its cluster can never come true: it is taken out of it."""
+    return replace(job, state=next_state(job.state, "stop"), stop_asked=True, reason=why)
 
 
 def waiting_there(job: Job, reason: str) -> Job:
@@ -90,7 +104,7 @@ def running(job: Job, at: float) -> Job:
         state=next_state(job.state, "run"),
         started=at,
         reason=NO_REASON,
-        attempt=replace(job.attempt, started=at),
+        attempt=replace(job.attempt, started=at, follows=False),
     )
 
 
@@ -136,6 +150,8 @@ def concluded(job: Job, now: float) -> Job:
     endings = job.attempt.endings
     if all(ending.ok for ending in endings.values()):
         return _final(job, "succeed", 0, NO_REASON, endings, now)
+    if never := _never(job):
+        return skipped(job, never, now)
     if job.stop_asked and not job.attempt.unheard():
         code = next((e.code for e in endings.values() if e.code is not None), None)
         return _final(job, "halt", code, STOPPED, endings, now)
@@ -160,6 +176,18 @@ def concluded(job: Job, now: float) -> Job:
         )
     happening = "lose" if culprit.cause in ("lost", SILENT) else "fail"
     return _final(job, happening, exit_code_of(culprit), reason, endings, now)
+
+
+def _never(job: Job) -> Reason:
+    """What it followed that ended otherwise: its node saw that, or it was taken out of its queue
+    because of it. Nothing of it has begun then."""
+    assert job.attempt is not None
+    endings = job.attempt.endings.values()
+    seen = next((one for one in endings if one.cause == "skipped"), None)
+    if seen is not None:
+        return seen.because or Reason("told", seen.text)
+    began = any(one.started for one in endings)
+    return job.reason if job.reason.kind == "after" and not began else NO_REASON
 
 
 def found_again(job: Job, at: float) -> Job:

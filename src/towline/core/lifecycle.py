@@ -48,6 +48,8 @@ TRANSITIONS: dict[tuple[State, str], State] = {
     (S.STARTING, "fail"): S.FAILED,
     (S.STARTING, "lose"): S.LOST,
     (S.STARTING, "requeue"): S.QUEUED,
+    # It was in its cluster's queue before what it waits for had ended.
+    (S.STARTING, "skip"): S.SKIPPED,
     (S.RUNNING, "wait"): S.STARTING,
     (S.RUNNING, "stop"): S.STOPPING,
     (S.RUNNING, "succeed"): S.DONE,
@@ -60,6 +62,7 @@ TRANSITIONS: dict[tuple[State, str], State] = {
     (S.STOPPING, "fail"): S.FAILED,
     (S.STOPPING, "lose"): S.LOST,
     (S.STOPPING, "requeue"): S.QUEUED,
+    (S.STOPPING, "skip"): S.SKIPPED,
     # A machine that comes back has the last word, as long as no other attempt was placed.
     (S.QUEUED, "find"): S.RUNNING,
     (S.LOST, "find"): S.RUNNING,

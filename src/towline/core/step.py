@@ -30,6 +30,8 @@ class Step(Struct):
     said: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     #: Batches that need not wait for others any more, or why they never can begin.
     chained: list[tuple[str, Reason | None]] = field(default_factory=list)
+    #: Batches whose jobs follow, in the queue of their cluster, what the batch waits for.
+    followed: list[str] = field(default_factory=list)
     #: Each job as it was written last; None: it has no row yet.
     _before: dict[int, Job | None] = field(default_factory=dict)
     #: Each job as the journal knows it so far.

@@ -12,7 +12,7 @@ from towline.config.paths import Paths
 from towline.config.settings import Cluster, MachinesCluster, ServerCluster
 from towline.core.scheduling.explain import Explanation
 from towline.engine.batches.batches import Batches
-from towline.engine.chains import check_retry, waiting_words, waits_for
+from towline.engine.chains import check_retry, waiter, waiting_words, waits_for
 from towline.engine.cleaning.housekeeping import Housekeeping
 from towline.engine.cleaning.removing import Removing
 from towline.engine.engine import Engine, request_of
@@ -136,8 +136,10 @@ class Desk:
 
     def why(self, who: Principal, job_id: int) -> Why:
         job = self.job(who, job_id)
-        if waits := waiting_words(self.engine, job.spec.batch or job_id, job.spec.after):
-            return {"text": f"it {waits}", "machines": [], "waits_for": self._waits_for(job)}
+        if waits := waiting_words(self.engine, waiter(job), job.spec.after):
+            text, entry = f"it {waits}", self._in_queue(job)
+            chained: Why = {"text": text, "machines": [], "waits_for": self._waits_for(job)}
+            return chained | {"queue": entry} if entry and entry["number"] else chained
         if job.state is not State.QUEUED:
             silent = self._silent(job) if job.state in _ACTIVE else {}
             errors = {driver.name: _why_unheard(driver, job) for driver in silent.values()}
@@ -167,7 +169,7 @@ class Desk:
         return {"text": told.text, "machines": reasons}
 
     def _waits_for(self, job: Job) -> list[After]:
-        return waits_for(self.engine, job.spec.batch or job.id, job.spec.after)
+        return waits_for(self.engine, waiter(job), job.spec.after)
 
     def _explained(self, job_id: int) -> Explanation:
         return self.engine.core.scheduler.explain(job_id, self.engine.clock())
@@ -177,7 +179,7 @@ class Desk:
         seen = view(job)
         seen["queue"] = self._in_queue(job)
         seen["silent_since"], silence = self._unheard(job)
-        if job.state is State.WAITING:
+        if seen["state"] == State.WAITING:
             seen["waits_for"] = self._waits_for(job)
             seen["reason"] = waiting_words(self.engine, job.id, job.spec.after)
         if silence:

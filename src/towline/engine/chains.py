@@ -62,6 +62,11 @@ def _job_of(engine: Engine, who: Principal, number: int) -> int:
     return number
 
 
+def waiter(job: Job) -> Unit:
+    """Who waits where a job does: the batch that it is of, unless it waits on its own account."""
+    return job.spec.batch if job.spec.batch and job.state is State.QUEUED else job.id
+
+
 def waits_for(engine: Engine, waiter: Unit, after: tuple[Awaited, ...]) -> list[After]:
     """What of it has not ended, and where that stands."""
     if not after:
@@ -78,12 +83,19 @@ def waiting_words(engine: Engine, waiter: Unit, after: tuple[Awaited, ...]) -> s
     """`waits for job 12 (running)`, and what else keeps it back; empty when nothing does."""
     views, gates = waits_for(engine, waiter, after), engine.core.gates
     told = [(view["batch"] or view["job"], view["when"], view["state"]) for view in views]
-    words = [f"waits for {awaited_words(told)}"] if told else []
+    words = [f"waits{_where(engine, waiter)} for {awaited_words(told)}"] if told else []
     if begin := gates.begin_of(waiter):
         words.append(time.strftime("waits until %Y-%m-%d %H:%M:%S", time.localtime(begin)))
     if gates.is_held(waiter):
         words.append(f"is held: `tow qrls {_number(engine, waiter)}` lets it go")
     return ", and ".join(words)
+
+
+def _where(engine: Engine, waiter: Unit) -> str:
+    """In which queue it waits, that lets it go on while no Engine runs; empty for our own."""
+    job = engine.core.jobs.get(waiter) if isinstance(waiter, int) else None
+    follows = job is not None and job.attempt is not None and job.attempt.follows
+    return f" in {job.spec.cluster}'s own queue" if job and follows else ""
 
 
 def _number(engine: Engine, unit: Unit) -> Unit:

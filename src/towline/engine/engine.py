@@ -29,6 +29,7 @@ from towline.model.events import (
     Fact,
     Fed,
     FindAttempt,
+    FollowAttempt,
     GiveUpAsked,
     MachineSeen,
     Order,
@@ -98,7 +99,7 @@ class Engine:
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self.store = store
-        self.core = Core(lambda: secrets.token_hex(_TOKEN_BYTES), store.became)
+        self.core = Core(lambda: secrets.token_hex(_TOKEN_BYTES), store.became, store.batches.lines)
         self.clock = clock
         self.backend: Backend | None = None
         self._facts: list[Fact] = []
@@ -117,8 +118,8 @@ class Engine:
         self.bring_home: Callable[[Job, tuple[bytes, bytes]], tuple[Results, bytes] | None] = (
             lambda job, said: None
         )
-        #: Called with each batch that need not wait for others any more, or why it never can begin.
-        self.on_chained: Callable[[str, Reason | None], None] = lambda name, never: None
+        #: Called where batches that wait for others may go on, or never can.
+        self.on_chained: Callable[[Step], None] = lambda step: None
         self._notes: deque[Note] = deque()
         #: Called with all jobs that one turn changed, once that is written down.
         self.on_changed: list[Callable[[Iterable[Job]], None]] = []
@@ -188,8 +189,8 @@ class Engine:
         for job in step.changed.values():
             if job.state.final:
                 self._surely(functools.partial(self.on_end, job))
-        for name, never in step.chained:
-            self._surely(functools.partial(self.on_chained, name, never))
+        if step.chained or step.followed:
+            self._surely(functools.partial(self.on_chained, step))
         for hear in self.on_changed:
             self._surely(functools.partial(hear, step.changed.values()))
 
@@ -283,6 +284,8 @@ class Engine:
         assert self.backend is not None
         if isinstance(order, StartAttempt):
             self.backend.start(order.job, request_of(order.job.spec.request))
+        elif isinstance(order, FollowAttempt):
+            self.backend.follow(order.job, order.follows)
         elif isinstance(order, FindAttempt):
             self.backend.find_again(order.job, request_of(order.job.spec.request))
         elif isinstance(order, StopAttempt):

@@ -49,6 +49,8 @@ class Batch(Struct, frozen=True, omit_defaults=True):
     held: bool = False
     #: Somebody holds it, as long as nobody has let it go.
     by_user: bool = False
+    #: What it waits for is in one queue, and so are its jobs: the queue lets them wait.
+    follows: bool = False
 
     @property
     def key(self) -> BatchKey:

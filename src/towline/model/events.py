@@ -56,6 +56,8 @@ class BatchHeld(Struct, frozen=True):
     #: Somebody holds it; and the time before which it does not begin.
     held: bool = False
     begin: float = 0.0
+    #: Where it goes into a queue of the cluster's own; empty where it does not.
+    cluster: str = ""
 
 
 class HoldAsked(Struct, frozen=True):
@@ -187,10 +189,36 @@ Fact = (
 # --- orders ----------------------------------------------------------------------------------
 
 
+class Ahead(Struct, frozen=True):
+    """An attempt in a queue that must end before another of the same queue begins."""
+
+    job: int
+    attempt: Attempt
+    #: No other attempt is made when it fails.
+    last: bool = True
+
+
+class Follow(Struct, frozen=True):
+    """One job or batch that must end first, and all its attempts that have not."""
+
+    awaited: Awaited
+    attempts: tuple[Ahead, ...]
+    #: Of a batch: a line of it has ended, and not well.
+    failed: bool = False
+
+
 class StartAttempt(Struct, frozen=True):
     """Start every process of the job's present attempt; again is the same as once."""
 
     job: Job
+
+
+class FollowAttempt(Struct, frozen=True):
+    """Say what the job's present attempt follows in its queue; () once nothing any more, None while
+    that cannot be said. Given before the attempt is started, and whenever it changes."""
+
+    job: Job
+    follows: tuple[Follow, ...] | None
 
 
 class FindAttempt(Struct, frozen=True):
@@ -218,4 +246,4 @@ class Conclude(Struct, frozen=True):
     job: Job
 
 
-Order = StartAttempt | FindAttempt | StopAttempt | RecallAttempt | Conclude
+Order = StartAttempt | FollowAttempt | FindAttempt | StopAttempt | RecallAttempt | Conclude

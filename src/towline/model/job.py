@@ -173,6 +173,7 @@ class Ending(Struct, frozen=True, omit_defaults=True):
     #: stopped, timeout, oom, not_found, not_executable, setup, snapshot, no_space, void, lost,
     #: silent (given up, and its machine still owes its word)
     #: absent (what it needs was removed from its machine: it is sent again)
+    #: skipped (what it was to run after ended otherwise: `because` says what, and how)
     cause: str = ""
     text: str = ""
     started: float = 0.0
@@ -183,6 +184,7 @@ class Ending(Struct, frozen=True, omit_defaults=True):
     peak_kb: int = 0
     out_size: int = 0
     err_size: int = 0
+    because: Reason = NO_REASON
 
     @property
     def ok(self) -> bool:
@@ -222,6 +224,8 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     nodes: dict[int, str] = field(default_factory=dict)
     #: What that cluster's queue calls it.
     entry: Entry = Entry()
+    #: It is in that queue before what its job is to run after has ended: the queue waits for it.
+    follows: bool = False
 
     def machine_of(self, rank: int) -> str:
         """What people call the machine that a process runs on."""
@@ -282,6 +286,8 @@ def process_of(engine: str, key: str) -> tuple[int, int, str, int] | None:
 def standing(job: Job) -> str:
     """The state as people see it: a job is queued until it runs in the queue of its cluster, or on
     the machine that it was sent ahead to."""
+    if job.state is State.STARTING and job.attempt is not None and job.attempt.follows:
+        return State.WAITING.value
     elsewhere = job.spec.queue is not None or (job.attempt is not None and job.attempt.places)
     waits = elsewhere and job.state is State.STARTING
     return State.QUEUED.value if waits else job.state.value

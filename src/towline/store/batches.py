@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
+from towline.core.following import MOST
 from towline.errors import Damaged, NotFound
 from towline.model.batch import Batch, BatchKey, Counts, Line
 from towline.model.job import State
@@ -198,6 +199,16 @@ class BatchRows:
         if any_job("ended IS NULL"):
             return None
         return State.FAILED if any_job("state != 'done'") else State.DONE
+
+    def lines(self, name: str) -> dict[int, State] | None:
+        """Where each job of a batch stands, as that is written; None where there is no such batch,
+        or they are too many."""
+        batch = self.newest(name)
+        if batch is None or batch.count > MOST:
+            return None
+        query = "SELECT id, state FROM jobs WHERE id BETWEEN ? AND ?"
+        rows = self._reader.execute(query, (batch.first, batch.last))
+        return {job: State(state) for job, state in rows}
 
     def states(self, ids: Iterable[int]) -> list[State]:
         """The states of some jobs, as they are written."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from towline.backends.gridengine import fitting, verdicts
-from towline.backends.gridengine.options import option_names, qsub_options
+from towline.backends.gridengine.options import followed, option_names, qsub_options
 from towline.backends.queue.dialect import (
     NOT_FOUND,
     Answer,
@@ -90,6 +90,9 @@ class GridEngineDialect:
             found += ["-tc", str(at_once)] if at_once else []
         options = [word for words in queue.options for word in words]
         return [*found, *options, f"{root}/handed/{name}/script", root, name]
+
+    def following(self, words: Words, numbers: Iterable[str]) -> Words:
+        return followed(words, numbers)
 
     def knows(self, site: Site) -> bool:
         return site.own is not None

@@ -7,7 +7,7 @@ option of qsub looks like, and `fitting.py` puts the site's words in their place
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from towline.backends.queue.dialect import Value
 from towline.errors import UsageError
@@ -152,3 +152,13 @@ def _check(need: Need) -> None:
             f"Grid Engine does not know which GPUs are {', '.join(names)}",
             hint="ask for the site's own word for them: -o l=NAME=VALUE (`qconf -sc` lists them)",
         )
+
+
+def followed(words: list[str], numbers: Iterable[str]) -> list[str]:
+    """A submission that begins once all of these have ended, in whatever way; of an array all of
+    its tasks, since Grid Engine knows no single ones here. What the user gave stays so."""
+    whole = ",".join(dict.fromkeys(number.partition("_")[0] for number in numbers))
+    if "-hold_jid" not in words:
+        return [words[0], "-hold_jid", whole, *words[1:]]
+    at = words.index("-hold_jid") + 1
+    return [*words[:at], f"{words[at]},{whole}", *words[at + 1 :]]

@@ -10,7 +10,7 @@ from towline.backends.machines.insight import Insight
 from towline.backends.machines.wanted import Wanted
 from towline.backends.variables import process_variables, shared_variables
 from towline.errors import AgentError, HostError, NotFound
-from towline.model.events import ProcessEnded
+from towline.model.events import Follow, ProcessEnded
 from towline.model.job import Ending, Job, key_of
 from towline.model.odd_text import original
 from towline.model.request import Request
@@ -198,6 +198,9 @@ class Machines(Insight):
                 driver.settle(key, Ending(cause="void", text="its sisters did not start"))
             else:
                 driver.stop(key, now)
+
+    def follow(self, job: Job, follows: tuple[Follow, ...] | None) -> None:
+        """Nothing is sent to a machine before what it is to run after has ended."""
 
     def recall(self, job: Job) -> None:
         assert job.attempt is not None

@@ -66,6 +66,11 @@ def _stop_asked(change: Change, fact: facts.StopAsked) -> None:
         change.orders.append(facts.Stop())
 
 
+def _rechained(change: Change, _: facts.Rechained) -> None:
+    change.set(early=False)
+    change.orders.append(facts.AskSoon())
+
+
 def _stop_due(change: Change, _: facts.StopDue) -> None:
     """What a queue would kill at once is asked itself first, as several processes always are."""
     attempt = change.attempt
@@ -150,6 +155,14 @@ def _recorded(change: Change, fact: facts.Recorded) -> None:
         change.set(array=name, index=index)
         if number := attempt.id or change.attempt.number_in(fact.ticket):
             change.in_queue(number)
+    if change.attempt.place is Place.IN_QUEUE and change.attempt.id in fact.returned:
+        _came_back(change)
+
+
+def _came_back(change: Change) -> None:
+    """Its node did not run it, since nobody over there knew how what it follows has ended."""
+    change.set(given_up=change.attempt.given_up | {change.attempt.id}, early=True)
+    change.hand_over_again("its node could not see how what it waits for has ended", 0.0)
 
 
 def _rank_seen(change: Change, seen: facts.RankSeen) -> None:
@@ -223,6 +236,10 @@ def _judged(change: Change, fact: facts.Judged) -> None:
         change.tell_while_waiting(f"{attempt.title} starts it on {where}")
         return
     change.set(word=listed.word, expected=listed.expected, in_error=listed.has_error)
+    if listed.never and not attempt.claimed:
+        change.set(stop=True, never=listed.why)
+        change.orders.append(facts.Stop())
+        return
     if attempt.started and attempt.begun_at < fact.asked_at - change.times.race_s:
         change.taken_back()
     if not change.attempt.started:
@@ -314,6 +331,7 @@ def _held_back(change: Change, _: facts.HeldBack) -> None:
 
 _HANDLERS: dict[type, Callable[[Change, Any], None]] = {
     facts.StopAsked: _stop_asked,
+    facts.Rechained: _rechained,
     facts.StopDue: _stop_due,
     facts.StopTold: _stop_told,
     facts.Submitted: _submitted,

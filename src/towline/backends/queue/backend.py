@@ -7,13 +7,13 @@ from towline.backends.machines.backend import Machines
 from towline.backends.machines.exec_in_job import Said, run_in_job
 from towline.backends.queue import asking
 from towline.backends.queue.dialect import Dialect
-from towline.backends.queue.handover import Handover
+from towline.backends.queue.handover import Followed, Handover
 from towline.backends.queue.job_script import group_of, handover_key, message, queueing
 from towline.backends.queue.queue import Queue
 from towline.backends.queue.state import Attempt, Place
 from towline.backends.terms import QueueStanding
 from towline.errors import Impossible, NotFound
-from towline.model.events import ProcessEnded
+from towline.model.events import Follow, ProcessEnded
 from towline.model.grammar import parse_request
 from towline.model.job import Ending, Job, Queueing, State, key_of
 from towline.model.request import Request
@@ -39,6 +39,8 @@ class QueueBackend:
         self.report = report
         self.machines = machines
         self.queues: dict[str, Queue] = {}
+        #: What was followed last, as the Engine and as queues know it.
+        self._follows: tuple[tuple[Follow, ...], tuple[Followed, ...]] = (), ()
 
     @property
     def kind(self) -> str:
@@ -78,6 +80,33 @@ class QueueBackend:
 
     def find_again(self, job: Job, request: Request) -> None:
         self._want(job, request, again=True)
+        follows = job.attempt is not None and job.attempt.follows
+        if job.spec.after and not follows and (queue := self.queues.get(job.spec.cluster)):
+            # The Engine before this one may not have been able to tell it over there.
+            queue.release(handover_key(self.engine_id, job))
+
+    def follow(self, job: Job, follows: tuple[Follow, ...] | None) -> None:
+        if queue := self.queues.get(job.spec.cluster):
+            queue.follow(handover_key(self.engine_id, job), self._followed(follows))
+
+    def _followed(self, follows: tuple[Follow, ...] | None) -> tuple[Followed, ...] | None:
+        """The same in keys; what many jobs follow is the same object for all of them."""
+        if not follows:
+            return follows  # type: ignore[return-value]
+        if self._follows[0] is not follows:
+            self._follows = follows, tuple(map(self._one_followed, follows))
+        return self._follows[1]
+
+    def _one_followed(self, one: Follow) -> Followed:
+        attempts = tuple(
+            (
+                key_of(self.engine_id, ahead.job, ahead.attempt, 0).rpartition("-")[0],
+                len(ahead.attempt.placement),
+                ahead.last,
+            )
+            for ahead in one.attempts
+        )
+        return Followed(one.awaited.when, one.awaited.job, one.awaited.batch, one.failed, attempts)
 
     def _want(self, job: Job, request: Request, again: bool) -> None:
         assert job.attempt is not None
@@ -101,6 +130,7 @@ class QueueBackend:
                 batch=job.spec.batch,
                 group=group_of(self.dialect, job, request),
                 at_once=queueing(job).at_once,
+                follows=None if attempt.follows else (),
             )
         )
 

@@ -81,6 +81,8 @@ class Change:
             self.set(verdicts={**self.attempt.verdicts, **told})
             # What began has made and printed something, whoever tells how it ended.
             began = before.begun_at if rank in before.started else 0.0
+            if before.never and not began:
+                ending = Ending(cause="skipped", text=before.never, ended=self.now)
             self.end(rank, replace(ending, started=began))
 
     def end_evicted(self, verdict: Verdict | None) -> None:

@@ -56,6 +56,8 @@ class ListedEntry(Struct, frozen=True):
     time_limit: str = ""
     #: It waits because something went wrong, and will until somebody clears that.
     has_error: bool = False
+    #: It waits for another entry that ended otherwise than the user wants it to.
+    never: bool = False
     #: As the queue describes it; only its dialect reads this.
     own: Any = None
 
@@ -167,6 +169,10 @@ class Dialect(Protocol):
     ) -> Words:
         """Submit what lies in `root`/handed/`name`: one attempt, or these tasks as an array, of
         which at most `at_once` run at a time."""
+
+    def following(self, words: Words, numbers: Iterable[str]) -> Words:
+        """Have a submission wait in the queue until entries of these numbers, or all tasks of an
+        array where the number is that of a whole one, have ended in whatever way."""
 
     def knows(self, site: Site) -> bool:
         """Whether the site has said all that `fit` needs."""

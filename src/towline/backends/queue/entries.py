@@ -83,10 +83,13 @@ class Limits:
 
 
 def grouped(some: Iterable[Handover]) -> dict[str, list[Handover]]:
-    """Those that may share an array; what was in one array before stays together."""
+    """Those that may share an array; what was in one array before stays together, and what follows
+    others goes with those that follow the same."""
     found: dict[str, list[Handover]] = {}
     for handover in some:
-        found.setdefault(handover.attempt.array or handover.group, []).append(handover)
+        own = f"{handover.group} after {id(handover.follows)}" if handover.follows else ""
+        name = handover.attempt.array or own or handover.group
+        found.setdefault(name, []).append(handover)
     return found
 
 

@@ -17,6 +17,10 @@ class StopAsked(Struct, frozen=True):
     now: bool = False
 
 
+class Rechained(Struct, frozen=True):
+    """What it follows in its queue is not what it was, or is over."""
+
+
 class StopDue(Struct, frozen=True):
     """Its runs are about to be told that they are to stop."""
 
@@ -76,6 +80,8 @@ class Recorded(Struct, frozen=True):
     array: tuple[str, int] | None = None
     #: The number of the entry, the run, and the name of its array; empty: nobody claimed it.
     claim: tuple[str, ...] = ()
+    #: Entries whose nodes could not see how what it follows has ended, and left it at that.
+    returned: frozenset[str] = frozenset()
 
 
 class RankSeen(Struct, frozen=True):
@@ -157,6 +163,7 @@ class HeldBack(Struct, frozen=True):
 
 Fact = (
     StopAsked
+    | Rechained
     | StopDue
     | StopTold
     | Submitted

@@ -37,7 +37,8 @@ class Files:
                 record = read_record(answer["handed"].get(key))
                 ticket = self.commands.dialect.read_ticket(record.ticket)
                 claim = tuple(record.claim.split())
-                self.table.take(handover, Recorded(ticket, record.array, claim))
+                returned = frozenset(record.returned.split())
+                self.table.take(handover, Recorded(ticket, record.array, claim, returned))
                 said[key] = record.said
                 for rank, seen in enumerate(record.ranks[: handover.attempt.count]):
                     self.take_rank(handover, rank, seen)

@@ -16,7 +16,7 @@ from towline.backends.queue import facts
 from towline.backends.queue.commands import Commands
 from towline.backends.queue.dialect import Dialect, Site
 from towline.backends.queue.files import Files
-from towline.backends.queue.handover import Handover
+from towline.backends.queue.handover import Followed, Handover
 from towline.backends.queue.state import Place
 from towline.backends.queue.submitting import Submitter
 from towline.backends.queue.table import Table
@@ -60,6 +60,11 @@ class Queue:
         #: Jobs that it would take, by what they ask for: when it said so, and what.
         self.would_take: dict[str, tuple[float, str]] = {}
         self._stopping: list[Handover] = []
+        #: What attempts follow of which the order to start them has not come.
+        self._follows: dict[str, tuple[Followed, ...] | None] = {}
+        #: Those that may begin by our word, which has not been told over there.
+        self._released: set[str] = set()
+        self._releasing: asyncio.Handle | None = None
         self.tasks.spawn(self.watcher.for_ever(), self._ask_again)
         driver.guest = self
 
@@ -69,6 +74,7 @@ class Queue:
         if handover.key in self.wanted:
             return
         self.wanted[handover.key] = handover
+        handover.follows = self._follows.pop(handover.key, handover.follows)
         link = self.driver.link
         if link is None:
             self.table.take(handover, facts.Unreachable(self._silence()))
@@ -77,6 +83,39 @@ class Queue:
         else:
             self.tasks.spawn(self._look(link, [handover]), self._ask_again)
 
+    def follow(self, key: str, follows: tuple[Followed, ...] | None) -> None:
+        """Say what an attempt follows, before it is wanted or later."""
+        handover = self.wanted.get(key)
+        if handover is None:
+            self._follows[key] = follows
+        elif handover.follows != follows:
+            handover.follows = follows
+            self.table.take(handover, facts.Rechained())
+            self.submitter.again()
+            if follows == () and handover.attempt.place is not Place.NOT_SENT:
+                self.release(key)
+
+    def release(self, key: str) -> None:
+        """Have it said over there that an attempt may begin, whatever is known there."""
+        self._released.add(key)
+        if self._releasing is None:
+            self._releasing = asyncio.get_running_loop().call_soon(self._release_soon)
+
+    def _release_soon(self) -> None:
+        self._releasing = None
+        if self.driver.link is not None:
+            self.tasks.spawn(self._release(self.driver.link), self._ask_again)
+
+    async def _release(self, link: Link) -> None:
+        """What cannot be told now is when the channel is open again."""
+        keys = self._released & self.wanted.keys()
+        try:
+            if keys:
+                await link.ask("release_handed", keys=sorted(keys))
+            self._released -= keys
+        except (HostError, AgentError):
+            return
+
     def stop(self, key: str, now: bool = False) -> None:
         if (handover := self.wanted.get(key)) is not None:
             self.table.take(handover, facts.StopAsked(now))
@@ -84,6 +123,7 @@ class Queue:
     def conclude(self, key: str) -> None:
         if (handover := self.wanted.pop(key, None)) is not None:
             self.concluded[key] = handover.attempt.verdicts
+            self._released.discard(key)
             self.submitter.ended()
             self.watcher.soon()
 
@@ -136,6 +176,7 @@ class Queue:
     async def greet(self, link: Link) -> None:
         await link.ask("heed", prefix=self.engine_id)
         await self.commands.find(link)
+        await self._release(link)
         handovers = list(self.wanted.values())
         await self._look(link, [h for h in handovers if h.attempt.place is not Place.NOT_SENT])
         self.site = await self.commands.site(link)

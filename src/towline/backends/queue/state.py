@@ -86,6 +86,8 @@ class Attempt(Struct, frozen=True):
     vanished: bool = False
     #: Numbers that it had before, of entries that ended without having begun it.
     given_up: frozenset[str] = frozenset()
+    #: The queue let it begin before anybody over there knew how what it follows has ended.
+    early: bool = False
     #: Since when the queue says that it is over though its files do not.
     over_since: float = 0.0
     #: It was not even in the queue's last list.
@@ -103,6 +105,8 @@ class Attempt(Struct, frozen=True):
     word: str = ""
     #: It waits because something went wrong, until somebody clears that.
     in_error: bool = False
+    #: Why the queue will never start it, since what it waits for there ended otherwise.
+    never: str = ""
     expected: float = 0.0
     position: tuple[int, int] = (0, 0)
     #: Its running processes have until then to stop by themselves.

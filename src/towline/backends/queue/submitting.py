@@ -52,6 +52,9 @@ class Submitter:
         self.limits = Limits()
         self._site = Site()
         self._offered: dict[str, Handover] = {}
+        #: Those that follow others, which are not in the queue yet.
+        self._behind: dict[str, Handover] = {}
+        table.moved = self._moved
         self._calls = asyncio.Semaphore(_AT_ONCE)
         self._due: asyncio.Handle | None = None
         #: Keys of attempts that are being submitted, and names of arrays that are.
@@ -74,6 +77,11 @@ class Submitter:
         if self._due is None:
             self._due = asyncio.get_running_loop().call_soon(self._submit_all)
 
+    def _moved(self) -> None:
+        """What others follow may be in the queue now."""
+        if self._behind:
+            self.again()
+
     def ended(self) -> None:
         """One of them is over: there may be room for others."""
         self.limits.ended()
@@ -84,11 +92,13 @@ class Submitter:
 
     def _submit_all(self) -> None:
         self._due = None
-        link, offered = self.driver.link, self._offered
-        self._offered = {}
+        link, offered = self.driver.link, self._behind | self._offered
+        self._offered, self._behind = {}, {}
         if link is None:
             return  # all is offered again when the channel is open
-        for entry in self._entries([one for one in offered.values() if self._may_go(one)]):
+        some = [one for one in offered.values() if self._may_go(one)]
+        self._behind = {one.key: one for one in some if not one.is_ready(self.table.wanted)}
+        for entry in self._entries([one for one in some if one.key not in self._behind]):
             self._under_way.update(one.key for one in entry.members)
             self._arrays_under_way.update({entry.array} - {""})
             self.tasks.spawn(
@@ -210,6 +220,12 @@ class Submitter:
             message = await self._prepare(link, entry, root)
         else:
             message = {**first.message(root), "anew": anew}
+        message["order"] = {**message["order"], "after": first.after()}
+        numbers = first.numbers_ahead(self.table.wanted)
+        for handover in entry.members:
+            handover.behind = numbers
+        if numbers:
+            message["argv"] = self.dialect.following(message["argv"], numbers)
         try:
             message["argv"] = self.dialect.fit(message["argv"], self._site)
         except UsageError as problem:

@@ -18,10 +18,15 @@ class Table:
         #: Attempts that nobody asks for any more, each with the ends that no file tells.
         self.concluded: dict[str, dict[str, str]] = {}
         self._carry_out = carry_out
+        #: Called when an attempt stands elsewhere than before.
+        self.moved: Callable[[], None] = lambda: None
 
     def take(self, handover: Handover, fact: Fact) -> tuple[Order, ...]:
         """Let an attempt go on by a fact; what it ordered."""
+        before = handover.attempt.place
         handover.attempt, orders = step(handover.attempt, fact, time.time(), self.times)
+        if handover.attempt.place is not before:
+            self.moved()
         for order in orders:
             self._carry_out(handover, order)
         return orders

@@ -24,6 +24,7 @@ from towline.backends.slurm.options import (
     check_unit,
     checked_signal,
     components,
+    followed,
     option_names,
     sbatch_options,
 )
@@ -101,6 +102,9 @@ class SlurmDialect:
             common.append(f"--array={numbers}" + (f"%{at_once}" if at_once else ""))
         found = ["sbatch", "--parsable", *common, *_options(queue)]
         return [*found, f"{root}/handed/{name}/script", root, name]
+
+    def following(self, words: Words, numbers: Iterable[str]) -> Words:
+        return followed(words, numbers)
 
     def knows(self, site: Site) -> bool:
         return True
@@ -286,6 +290,7 @@ def listed_entry(one: reading.Listed) -> ListedEntry:
         one.partition,
         one.account,
         one.time_limit,
+        never=waits and verdicts.can_never(one),
         own=one,
     )
 

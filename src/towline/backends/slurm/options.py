@@ -7,7 +7,7 @@ groups of different shape make a heterogeneous job.
 import math
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -209,6 +209,19 @@ def _check(need: Need) -> None:
             f"Slurm cannot be asked for a GPU called {names}",
             hint="use the site's name for it: `sinfo -o %G` lists them",
         )
+
+
+def followed(words: list[str], numbers: Iterable[str]) -> list[str]:
+    """A submission that begins once all of these have ended, in whatever way: whether it may run
+    then is decided on its node. What the user makes it depend on stays so."""
+    after = f"afterany:{':'.join(numbers)}"
+    for at, word in enumerate(words):
+        name, _, given = word.partition("=")
+        if name == "--dependency":
+            # With a `?` one of them would be enough.
+            both = given if "?" in given else f"{given},{after}"
+            return [*words[:at], f"{name}={both}", *words[at + 1 :]]
+    return [words[0], f"--dependency={after}", *words[1:]]
 
 
 def check_unit(time: str) -> None:

@@ -7,7 +7,7 @@ lost, never failed.
 from towline.backends.queue.dialect import Verdict
 from towline.backends.queue.job_script import NO_PYTHON, NOT_SHARED
 from towline.model.job import Ending
-from towline.probes.slurm import ENDED, Listed
+from towline.probes.slurm import ENDED, Listed, why_waiting
 
 #: As Slurm says it that the node could not write a job's output where it was told to.
 _NO_OUTPUT = "0:53"
@@ -50,6 +50,11 @@ def why_taken_back(states: list[str], node_is_down: bool) -> str:
     return _TAKEN_BACK["NODE_FAIL"] if node_is_down else told
 
 
+def can_never(listed: Listed) -> bool:
+    """Slurm lets it wait for ever: what the user makes it depend on ended otherwise."""
+    return listed.reason == "DependencyNeverSatisfied"
+
+
 def was_refused(listed: Listed) -> bool:
     """Slurm lists even jobs that it did not accept."""
     return listed.state == "FAILED" and listed.reason == "BadConstraints" and not listed.nodes
@@ -75,6 +80,8 @@ def ending_by_slurm(listed: Listed, said: str, started: bool, now: float) -> End
     """The end of a process that left no record of its own."""
     if took_too_much(said):
         return Ending(cause="oom", text=ENDED["OUT_OF_MEMORY"], ended=now)
+    if can_never(listed) and not started:
+        return Ending(cause="skipped", text=why_waiting(listed), ended=now)
     text = _trouble_of_the_node(listed)
     if not text:
         text = ENDED.get(listed.state, "") or _unexplained(listed)

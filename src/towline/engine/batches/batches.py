@@ -13,6 +13,7 @@ from towline.api.batches import BatchView, MachineShare
 from towline.api.jobs import MachineReason
 from towline.backends.tasks import Tasks
 from towline.core.batches import Progress
+from towline.core.step import Step
 from towline.engine.chains import waiting_words, waits_for
 from towline.engine.engine import Engine, request_of
 from towline.engine.reasons import reason_words
@@ -68,11 +69,11 @@ class Batches:
     def recover(self) -> None:
         """After a restart: go on with every batch that has not ended."""
         for batch in self.store.batches.unfinished():
+            self._hold(batch)
             self._take_up(batch)
             if batch.stopped:
                 # The Engine before this one may have ended in the middle of it.
                 self._stop_soon(batch, STOPPED_WAITING)
-            self._hold(batch)
 
     async def submit(self, wish: Wish, key: str = "") -> Batch:
         """Accept a batch; when this returns it is on disk."""
@@ -127,7 +128,7 @@ class Batches:
         """Start again what ended in one of these states; how many they are."""
         batch = self.store.batches.named(*batch.key)
         held = bool(batch.base.after or batch.base.begin)
-        batch = replace(batch, stopped=False, held=held, by_user=False)
+        batch = replace(batch, stopped=False, held=held, by_user=False, follows=False)
         at = self.engine.clock()
         await self.engine.in_turn(lambda: self.store.batches.change(batch, at))
         count = 0
@@ -142,32 +143,34 @@ class Batches:
 
     def _hold(self, batch: Batch) -> None:
         """Let the core say when a batch may begin that is to run after others."""
+        base, name = batch.base, batch.name
         if batch.held:
-            base = batch.base
-            self.engine.report(BatchHeld(batch.name, base.after, batch.by_user, base.begin))
+            where = base.cluster if base.queue else ""
+            self.engine.report(BatchHeld(name, base.after, batch.by_user, base.begin, where))
 
-    def _chained(self, name: str, never: Reason | None) -> None:
-        batch = self.store.batches.newest(name)
-        if batch is not None:
-            going_on = self._release(batch) if never is None else self._skip(batch, never)
-            self._stopping.spawn(_patiently(going_on), functools.partial(self._not_stopped, batch))
+    def _chained(self, step: Step) -> None:
+        """Let those go on that may, or whose jobs may wait in the queue of their cluster."""
+        for name, never in step.chained:
+            how = functools.partial(self._set, held=False, follows=False)
+            self._go_on(name, how if never is None else functools.partial(self._skip, never=never))
+        for name in step.followed:
+            self._go_on(name, functools.partial(self._set, follows=True))
 
-    def _release(self, batch: Batch) -> Callable[[], Awaitable[None]]:
-        async def release() -> None:
-            free = replace(self.store.batches.named(*batch.key), held=False)
-            at = self.engine.clock()
-            await self.engine.in_turn(lambda: self.store.batches.change(free, at))
-            self._take_up(free)
+    def _go_on(self, name: str, how: Callable[[Batch], Awaitable[None]]) -> None:
+        if batch := self.store.batches.newest(name):
+            doing = _patiently(functools.partial(how, batch))
+            self._stopping.spawn(doing, functools.partial(self._not_stopped, batch))
 
-        return release
+    async def _set(self, batch: Batch, **changes: bool) -> None:
+        changed = replace(self.store.batches.named(*batch.key), **changes)
+        at = self.engine.clock()
+        await self.engine.in_turn(lambda: self.store.batches.change(changed, at))
+        self._take_up(changed)
 
-    def _skip(self, batch: Batch, never: Reason) -> Callable[[], Awaitable[None]]:
-        async def skip() -> None:
-            with self._many(batch):
-                async for waiting in self._each(batch, (State.QUEUED,)):
-                    await self.engine.skip_waiting(waiting, never)
-
-        return skip
+    async def _skip(self, batch: Batch, never: Reason) -> None:
+        with self._many(batch):
+            async for waiting in self._each(batch, (State.QUEUED,)):
+                await self.engine.skip_waiting(waiting, never)
 
     @contextlib.contextmanager
     def _many(self, batch: Batch) -> Iterator[None]:
@@ -223,8 +226,7 @@ class Batches:
             new = [job for job in found if job.id not in progress.inside]
             progress.take_in(new)
             left -= len(new)
-            fed = tuple((job, request_of(job.spec.request)) for job in new)
-            self.engine.report(Fed(fed))
+            self.engine.report(Fed(tuple((job, request_of(job.spec.request)) for job in new)))
 
     def _changed(self, jobs: Iterable[Job]) -> None:
         """The core changed jobs, and that is written."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from towline.backends.base import Backend
 from towline.core.scheduling.explain import Explanation
-from towline.engine.chains import waiting_words
+from towline.engine.chains import waiter, waiting_words
 from towline.engine.engine import Engine
 from towline.engine.following.at_home import just_told
 from towline.engine.following.output import (
@@ -151,7 +151,7 @@ class Follower:
             except TimeoutError:
                 pass
             job = self.engine.job(self.job_id)
-            if waits := waiting_words(self.engine, job.spec.batch or job.id, job.spec.after):
+            if waits := waiting_words(self.engine, waiter(job), job.spec.after):
                 if waits != said:
                     said = waits
                     yield {"note": f"waiting: it {said}"}, b""

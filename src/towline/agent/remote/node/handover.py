@@ -63,6 +63,7 @@ class Handing:
             "hand_over": self.hand_over,
             "handed": self.handed,
             "heed": self.heed,
+            "release_handed": self.release,
             "stop_handed": self.stop,
             "conclude_handed": self.conclude,
             **self.beside.operations(),
@@ -157,6 +158,7 @@ class Handing:
             "array": [array, int(index)] if array else None,
             "ticket": read(entry + "/ticket"),
             "claim": read(folder + "/claim"),
+            "returned": read(folder + "/returned"),
             "said": "".join(read(entry + "/" + name % index) for name in site.OUTPUTS)[-TAIL:],
             "ranks": [self.look_at("%s-%d" % (key, rank)) for rank in range(count)],
         }
@@ -199,6 +201,14 @@ class Handing:
             self.send({"event": "handed", "news": news})
         for key in news:
             self.woken(key)
+
+    def release(self, request: "Message", _blob: bytes) -> "Message":
+        """Say that these may begin, whatever their nodes see of what they follow."""
+        for key in request.get("keys") or ():
+            folder = self.home.handed(checked_key(key))
+            os.makedirs(folder, 0o700, exist_ok=True)
+            record.write_whole(folder + "/go", b"")
+        return {}
 
     def stop(self, request: "Message", _blob: bytes) -> "Message | None":
         """Say that it is us who stop them, then run the command that does it, if there is one."""

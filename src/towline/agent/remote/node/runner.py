@@ -14,7 +14,7 @@ from ..content import outside
 from ..records import record
 from ..run.execution import Execution, trouble
 from ..run.station import Station
-from . import rendezvous, site
+from . import following, rendezvous, site
 from .attempt import Attempt
 from .guest import let_in
 from .steps import Steps, go_on
@@ -238,6 +238,9 @@ def main(words: "list[str]") -> None:
     attempt = Attempt(words[0], words[1])
     if len(words) > 2:
         sys.exit(run_rank(attempt, int(words[2]) + site.process()))
+    if attempt.key and not attempt.stop_word() and not following.may_run(attempt):
+        sys.stderr.write("towline: what it is to run after has not ended so\n")
+        sys.exit(1)
     if not attempt.key or attempt.stop_word() or not attempt.claim():
         sys.stderr.write("towline: stopped, or another entry of the queue runs it already\n")
         sys.exit(0)

@@ -1,0 +1,108 @@
+"""Whether a job that is in its queue behind others may run: decided on its node, by their records.
+
+The queue only sees to the moment. It may start a job too early (an entry ended that was not the one
+to run it), and some look at no exit code. What cannot be known here is left to the Engine.
+"""
+
+import json
+import os
+import time
+
+from ..records import record
+from ..records.endings import ending
+from . import rendezvous
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..typed import Ending, Message
+    from .attempt import Attempt
+
+#: A shared file system may show so much later what another node wrote.
+PATIENCE_S = 30.0
+LOOK_S = 0.5
+#: Starts that never happened: they are made again.
+VOID = ("void", "absent")
+#: Ends that are final whatever may be tried again.
+FINAL = ("stopped", "skipped")
+
+
+def may_run(attempt: "Attempt") -> bool:
+    """False where it is not to run, or nobody can say; that is written down then."""
+    after = attempt.order.get("after") or []
+    if not after or os.path.exists(attempt.folder + "/claim"):
+        return True  # one that has begun has been through this
+    until = time.monotonic() + PATIENCE_S
+    because = undecided(attempt, after)
+    while because is None and time.monotonic() < until and not attempt.stop_word():
+        time.sleep(LOOK_S)
+        because = undecided(attempt, after)
+    if because is None:
+        give_back(attempt)
+    elif because:
+        skip(attempt, because)
+    return because == {}
+
+
+def undecided(attempt: "Attempt", after: "list[Message]") -> "Message | None":
+    """Why it never may run; {} if it may, None while that is open."""
+    # Listed, not looked for: a network file system may remember what was not there.
+    if "go" in os.listdir(attempt.folder):
+        return {}
+    states = [(one, became(attempt, one)) for one in after]
+    for one, state in states:
+        if state and one["when"] != "any" and (state == "done") != (one["when"] == "ok"):
+            return {"kind": "after", "job": one["job"], "batch": one["batch"], "state": state}
+    return {} if all(state for _, state in states) else None
+
+
+def became(attempt: "Attempt", one: "Message") -> str:
+    """The final state of a job, or of a batch as a whole; empty while that is not known."""
+    states = [outcome(attempt, *told) for told in one["attempts"]]
+    if not all(states):
+        return ""
+    if one["batch"]:
+        return "failed" if one["failed"] or set(states) - {"done"} else "done"
+    return states[0] if states else ""
+
+
+def outcome(attempt: "Attempt", key: str, count: int, last: bool) -> str:
+    """The same of one attempt: what comes of one that another may follow is not known."""
+    folders = [attempt.home.record("%s-%d" % (key, rank)) for rank in range(count)]
+    ends = [record.read_exit(folder) for folder in folders]
+    known = [end for end in ends if end is not None]
+    if len(known) < count:
+        return ""
+    causes = [end.get("cause") or "failed" for end in known if not is_well(end)]
+    if not causes:
+        return "done"
+    blamed = [cause for cause in causes if cause not in VOID + ("stopped",)] or causes
+    if blamed[0] in VOID or not (last or blamed[0] in FINAL):
+        return ""
+    return blamed[0] if blamed[0] in FINAL + ("lost",) else "failed"
+
+
+def is_well(end: "Message") -> bool:
+    return end.get("code") == 0 and not end.get("cause")
+
+
+def give_back(attempt: "Attempt") -> None:
+    """Leave it to the Engine, which hands it over again once it knows more."""
+    with open(attempt.folder + "/returned", "a") as file:
+        file.write(attempt.id + "\n")
+
+
+def skip(attempt: "Attempt", because: "Message") -> None:
+    """End it without having run it: the claim is taken, so that nothing else ever does."""
+    if not attempt.claim():
+        return
+    for rank in range(attempt.order["processes"]):
+        key = attempt.rank_key(rank)
+        folder = attempt.home.record(key)
+        end: "Ending" = ending("skipped")
+        told = dict(end, because=because, spec=record.read_spec(folder))
+        if not record.write_first(folder + "/exit", json.dumps(told).encode("ascii")):
+            continue
+        where = {"state": "ended", "node": rendezvous.node_name(), "run": attempt.run}
+        record.write_whole(folder + "/where", json.dumps(where).encode("ascii"))
+        name = "%s/%s.%d" % (attempt.home.news(key), key, 2 * attempt.run + 1)
+        record.write_whole(name, b"")
