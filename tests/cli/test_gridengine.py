@@ -20,6 +20,7 @@ from towline.cli.compat.gridengine.options import (
     resources,
     variables,
 )
+from towline.client.local import path_without_shims
 
 #: What a real Grid Engine 8.1.9 printed.
 RECORDED = (Path(__file__).parent / "recordings" / "qstat.txt").read_text()
@@ -205,6 +206,8 @@ def test_shims_call_the_commands_of_tow(tow: Tow, stub: Stub, tmp_path: Path) ->
         "qstat",
         "qsub",
     ]
+    # An Engine that is started here calls the `qsub` of a queue, and not itself.
+    assert path_without_shims(f"{tmp_path}/bin:/usr/bin:/nosuch") == "/usr/bin:/nosuch"
     environ = {"TOWLINE_HOME": str(tow.home), "PATH": "/usr/bin:/bin"}
     shown = subprocess.run(
         [tmp_path / "bin" / "qstat"], env=environ, capture_output=True, text=True, timeout=60

@@ -33,8 +33,9 @@ while not os.path.exists("end"):
 
 
 @contextmanager
-def python_for_hosts() -> Iterator[str]:
-    """Set-up text after which `python3` has TensorBoard, on every host."""
+def python_for_hosts(*more: Path) -> Iterator[str]:
+    """Set-up text after which `python3` has TensorBoard, on every host, and what `more` folders
+    have."""
     # Hosts hide this repository and the homes, so it is shown to them under another name.
     folder = Path(tempfile.mkdtemp(prefix="towline-python-", dir="/var/tmp"))
     try:
@@ -48,7 +49,11 @@ def python_for_hosts() -> Iterator[str]:
         for shared in (base / "lib").glob("libpython*"):
             _link(shared, folder / "lib" / shared.name)
         _link(Path(sysconfig.get_path("purelib")), folder / "site")
-        found = f"PYTHONPATH={folder}/site LD_LIBRARY_PATH={folder}/lib"
+        for number, other in enumerate(more):
+            _link(other, folder / f"more{number}")
+        sites = [f"{folder}/more{number}" for number in range(len(more))]
+        path = ":".join([*sites, f"{folder}/site"])
+        found = f"PYTHONPATH={path} LD_LIBRARY_PATH={folder}/lib"
         yield f"export PATH={folder}/bin:$PATH {found}"
     finally:
         shutil.rmtree(folder)

@@ -25,6 +25,8 @@ END_LIMIT_S = 20.0
 POLL_S = 0.01
 #: A second Engine gives way to the first; this long the first may take until it listens.
 GIVE_WAY_S = 2.0
+#: How the programs begin that `tow shims` writes.
+SHIM = "#!/bin/sh\n# Written by `tow shims`.\n"
 #: Engines that this process started: they outlive it, but are its children as long as it lives.
 _children: set[int] = set()
 
@@ -116,6 +118,21 @@ def _let_go(child: Popen[bytes]) -> None:
             _children.discard(pid)  # another thread may be at it too
 
 
+def path_without_shims(path: str) -> str:
+    """The Engine calls the real `qsub` of a queue, and never one that leads back to itself."""
+    return os.pathsep.join(
+        folder for folder in path.split(os.pathsep) if not _has_shims(folder or ".")
+    )
+
+
+def _has_shims(folder: str) -> bool:
+    try:
+        with open(os.path.join(folder, "qsub"), "rb") as file:
+            return file.read(len(SHIM)) == SHIM.encode()
+    except OSError:
+        return False
+
+
 def _launch(paths: Paths, first: tuple[str, ...] = ()) -> Popen[bytes]:
     import subprocess
 
@@ -132,7 +149,7 @@ def _launch(paths: Paths, first: tuple[str, ...] = ()) -> Popen[bytes]:
             stdout=log,
             stderr=log,
             cwd="/",
-            env={**os.environ, **home},
+            env={**os.environ, **home, "PATH": path_without_shims(os.environ.get("PATH", ""))},
             start_new_session=True,
         )
     finally:

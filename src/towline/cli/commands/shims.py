@@ -7,6 +7,7 @@ import sys
 
 from towline.cli.options import Parser
 from towline.cli.terminal import say
+from towline.client.local import SHIM
 
 NAMES = ("qsub", "qstat", "qdel", "qhold", "qrls", "qacct")
 EXAMPLES = """
@@ -36,7 +37,7 @@ def main(args: list[str]) -> int:
     for name in NAMES:
         path = os.path.join(folder, name)
         with open(path, "w") as file:
-            file.write(f'#!/bin/sh\n# Written by `tow shims`.\nexec {tow} {name} "$@"\n')
+            file.write(f'{SHIM}exec {tow} {name} "$@"\n')
         os.chmod(path, 0o755)
     say(f"{', '.join(NAMES)} are in {folder}; for this shell: PATH={shlex.quote(folder)}:$PATH")
     return 0
