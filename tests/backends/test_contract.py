@@ -12,6 +12,7 @@ from backends.contract import PROMISES, Promise, World
 from backends.hostile import watch_processes
 from backends.made_up_slurm import install, stop_jobs
 from backends.worlds import FakeWorld, LocalWorld, QueueWorld, SshWorld, with_commands
+from testbed.gridengine import GridEngine
 from testbed.hosts import Hosts
 from testbed.slurm import Slurm
 
@@ -99,3 +100,17 @@ def over_slurm(slurm: Slurm, tow_home: Path, monkeypatch: pytest.MonkeyPatch) ->
 @every_promise
 def test_on_a_real_slurm(play: Play, promise: Promise, over_slurm: Path) -> None:
     play(lambda: QueueWorld(over_slurm, "slurm", "cedar", "~/.towline"), promise)
+
+
+@pytest.fixture
+def over_gridengine(
+    gridengine: GridEngine, tow_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    monkeypatch.setenv("TOWLINE_SSH_CONFIG", str(gridengine.ssh_config))
+    return tow_home
+
+
+@pytest.mark.real
+@every_promise
+def test_on_a_real_grid_engine(play: Play, promise: Promise, over_gridengine: Path) -> None:
+    play(lambda: QueueWorld(over_gridengine, "gridengine", "msc", "~/.towline"), promise)

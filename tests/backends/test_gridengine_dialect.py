@@ -10,7 +10,7 @@ from towline.backends.queue.dialect import Phase, Refusal, Site, Words
 from towline.errors import UsageError
 from towline.model.grammar import parse_request
 from towline.model.job import Job, JobSpec, Queueing, State
-from towline.probes.gridengine_site import read_site
+from towline.probes.gridengine_site import Environment, read_site
 
 RECORDED = Path(__file__).parents[1] / "probes" / "recorded" / "gridengine"
 SITE = Site(own=read_site((RECORDED / "site.txt").read_text()))
@@ -48,8 +48,12 @@ def test_needs_wait_for_the_words_of_the_site() -> None:
     assert asked("[cpus=4,mem=8G]") == ["--cpus=4", "--mem=8192M"]
     assert fitted("[cpus=4]") == ["qsub", "-pe", "smp", "4", "job"]
     assert fitted("[2:gpu]") == ["qsub", "-l", "gpu=2", "job"]
-    with pytest.raises(UsageError, match="several processes"):
-        asked("4:[]")
+    with pytest.raises(UsageError, match="need 4 slots"):
+        asked("4:[]", pe="mpi 3")
+    # Of memory that is counted by slot, each of the four that were named has its share.
+    shaped = asked("[mem=8G]", pe="smp 4")
+    assert shaped == ["-pe", "smp", "4", "--shape=4x1", "--mem=8192M"]
+    assert "h_vmem=2048M" in DIALECT.fit(["qsub", *shaped, "--memory-is=h_vmem", "job"], SITE)
     # Of what this site has, only a load value is about memory, and it is of the host as a whole.
     assert fitted("[cpus=4,mem=8G]")[4:6] == ["-l", "virtual_free=8192M"]
     named = ["qsub", "--mem=8192M", "--cpus=4", "--memory-is=h_vmem", "job"]
@@ -60,7 +64,8 @@ def test_needs_wait_for_the_words_of_the_site() -> None:
     ("words", "told"),
     [
         (["--cpus=4", "-q", "other"], "no parallel environment for 4 CPUs on one host"),
-        (["--cpus=2", "--processes=2"], "2 processes of 2 CPUs each; it has: mpi ($round_robin)"),
+        (["--cpus=2", "--processes=2", "--pe-is=mpi"], "2 processes of 2 CPUs each; it has: mpi"),
+        (["--processes=1000"], "no parallel environment for 1000 processes"),
         (["--gpus=1", "--cpus=2"], "counts GPUs (gpu) by slot"),
         (["--mem=1M", "--memory-is=nosuch"], "no complex for memory"),
         (["--exclusive=yes"], "to one job alone"),
@@ -70,6 +75,38 @@ def test_what_a_site_cannot_do_is_refused_with_what_it_has(words: Words, told: s
     with pytest.raises(UsageError) as refused:
         DIALECT.fit(["qsub", *words, "job"], SITE)
     assert told in refused.value.text
+
+
+@pytest.mark.parametrize(
+    ("rule", "reaches", "cpus", "count", "fits"),
+    [
+        ("$pe_slots", False, 4, 1, True),
+        ("$pe_slots", False, 4, 2, True),
+        ("$round_robin", True, 1, 8, True),
+        ("$round_robin", False, 1, 8, False),
+        ("$fill_up", True, 2, 2, False),
+        ("$fill_up", True, 4, 1, False),
+        ("4", True, 4, 1, True),
+        ("4", True, 2, 4, True),
+        ("4", True, 2, 3, False),
+        ("4", True, 3, 4, False),
+        ("4", False, 4, 2, False),
+        ("4", False, 2, 2, True),
+        ("0", True, 1, 1, False),
+    ],
+)
+def test_an_environment_fits_where_each_process_has_its_cpus_on_one_host(
+    rule: str, reaches: bool, cpus: int, count: int, fits: bool
+) -> None:
+    assert Environment("pe", rule, 99, ("cpu",), reaches).is_for(cpus, count) is fits
+
+
+def test_processes_go_where_there_is_room_and_ask_for_their_share() -> None:
+    assert fitted("3:[]") == ["qsub", "-pe", "mpi", "3", "job"]
+    assert fitted("2:[gpu]") == ["qsub", "-pe", "mpi", "2", "-l", "gpu=1", "job"]
+    assert fitted("2:[cpus=2]") == ["qsub", "-pe", "smp", "4", "job"]
+    words = ["qsub", "--mem=4096M", "--cpus=2", "--processes=2", "--memory-is=h_vmem", "job"]
+    assert DIALECT.fit(words, SITE) == ["qsub", "-pe", "smp", "4", "-l", "h_vmem=2048M", "job"]
 
 
 def test_a_submission_says_all_that_matters_whatever_the_defaults_of_a_site_are() -> None:

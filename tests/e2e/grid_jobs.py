@@ -26,6 +26,11 @@ def shell(grid: GridEngine, text: str) -> str:
     return grid.worker("bash", "-lc", text)
 
 
+def processes(grid: GridEngine, host: str) -> str:
+    """The command lines of all that runs on a host."""
+    return grid.run(host, ["ps", "-eo", "args"]).stdout
+
+
 @contextmanager
 def gated(grid: GridEngine) -> Iterator[str]:
     """Jobs are set aside until the file that this gives is there."""

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from e2e.grid_jobs import close_all, configure, gated, shell
+from e2e.grid_jobs import close_all, configure, gated, processes, shell
 from e2e.jobs import complaint, ended, raw, show, submit, wait_for
 from e2e.test_local_run import ODD_WORDS, SHOW_WORDS
 from testbed.gridengine import NODES, GridEngine
@@ -153,10 +153,6 @@ def test_commands_run_beside_a_job_and_end_with_who_asked_or_with_the_job(
     assert "does not run now" in complaint(tow("exec", str(job), "true"), 2)
 
 
-def processes(grid: GridEngine, host: str) -> str:
-    return grid.run(host, ["ps", "-eo", "args"]).stdout
-
-
 def test_what_was_deleted_outside_is_told_as_that(tow: Tow, gridengine: GridEngine) -> None:
     configure(tow)
     job = submit(tow, "-c", "msc", "sleep", "100")
@@ -185,7 +181,6 @@ def test_needs_become_the_words_of_the_site_or_are_refused_before_anything_is_se
         ("-o", "l=nosuch=1"): 'unknown resource "nosuch"',
         ("-o", "N=mine"): "the title is given with -t",
         ("--gpus", "1:a100"): "-o l=NAME=VALUE",
-        ("-r", "2:[]"): "several processes",
     }.items():
         assert told in complaint(tow("run", "-c", "msc", *asked, "true"), 2)
     assert [job["id"] for job in tow.json("status", "-a")["jobs"]] == [1]

@@ -35,10 +35,10 @@ else:
 NAMES = ("RANK", "LOCAL_RANK", "GROUP_INDEX", "PROCESS_INDEX", "CUDA_VISIBLE_DEVICES", "NUM_GROUPS")
 
 
-def meet(tow: Tow, *words: str) -> list[dict[str, str]]:
+def meet(tow: Tow, *words: str, cluster: str = "cedar") -> list[dict[str, str]]:
     """Run a job whose processes meet; what each knew, by rank."""
     (tow.folder / "meet.py").write_text(f"NAMES = {NAMES!r}\n{MEET}")
-    done = tow("run", "-c", "cedar", *words, "python3", "meet.py", timeout=100)
+    done = tow("run", "-c", cluster, *words, "python3", "meet.py", timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.partition("] ")[2] for line in done.stdout.splitlines()]
     assert "all met" in lines

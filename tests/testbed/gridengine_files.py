@@ -92,8 +92,8 @@ urgency_slots min
 accounting_summary FALSE
 qsort_args NONE
 """
-#: Parallel environments: all slots on one host, or spread over several.
-ENVIRONMENTS = {"smp": "$pe_slots", "mpi": "$round_robin"}
+#: Parallel environments: all slots on one host, spread over several, or two on each.
+ENVIRONMENTS = {"smp": "$pe_slots", "mpi": "$round_robin", "pairs": "2"}
 _NONE = (
     "load_thresholds suspend_thresholds ckpt_list prolog epilog starter_method suspend_method"
     " resume_method terminate_method owner_list user_lists xuser_lists subordinate_list"

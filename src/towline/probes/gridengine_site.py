@@ -39,15 +39,25 @@ class Environment(Struct, frozen=True):
     rule: str
     slots: int
     queues: tuple[str, ...] = ()
+    #: Programs can be started on all of its hosts, and end with the job.
+    reaches_hosts: bool = True
 
-    def is_for_one_host(self, slots: int) -> bool:
-        whole = self.rule.isdecimal() and int(self.rule) == slots
-        return self.rule == "$pe_slots" or whole
+    @property
+    def is_one_host(self) -> bool:
+        return self.rule == "$pe_slots"
 
-    def is_spread(self, each: int) -> bool:
-        """Whether it gives every process as many slots as it wants, on whichever host."""
-        spread = self.rule in ("$round_robin", "$fill_up") and each == 1
-        return spread or (self.rule.isdecimal() and int(self.rule) == each)
+    def is_for(self, cpus: int, count: int) -> bool:
+        """Whether each of so many processes gets its CPUs on one host, whichever that is."""
+        if self.slots < cpus * count or not self.queues:
+            return False
+        if self.is_one_host:
+            return True
+        if self.rule.isdecimal() and int(self.rule) > 0:
+            by_host = int(self.rule)
+            whole = by_host % cpus == 0 and cpus * count % by_host == 0
+            return whole and (self.reaches_hosts or by_host == cpus * count)
+        spread = self.rule in ("$round_robin", "$fill_up")
+        return spread and cpus == 1 and count > 1 and self.reaches_hosts
 
 
 class Complex(Struct, frozen=True):
@@ -110,7 +120,8 @@ def _environment(told: dict[str, str], queues: dict[str, dict[str, str]]) -> Env
     name = told["pe_name"]
     inside = (q for q, of in queues.items() if name in re.split(r"[\s,]+", of.get("pe_list", "")))
     rule = told.get("allocation_rule", "")
-    return Environment(name, rule, _number(told.get("slots", "")), tuple(inside))
+    reaches = told.get("control_slaves", "").upper() == "TRUE"
+    return Environment(name, rule, _number(told.get("slots", "")), tuple(inside), reaches)
 
 
 def _settings(text: str) -> dict[str, str]:

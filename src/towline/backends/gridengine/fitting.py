@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from towline.backends.queue.dialect import Words
 from towline.errors import UsageError
 from towline.model.units import parse_memory_mb
@@ -14,6 +16,17 @@ MEMORY_NAMES = (
 )  # fmt: skip
 #: What a host has free, where it is not counted.
 _OF_THE_HOST = ("mem_free", "virtual_free")
+
+
+class Shape(Struct, frozen=True):
+    """So many processes, with so many CPUs each."""
+
+    cpus: int
+    count: int
+
+    @property
+    def slots(self) -> int:
+        return self.cpus * self.count
 
 
 def split(words: Iterable[str]) -> tuple[Words, dict[str, str]]:
@@ -36,10 +49,12 @@ def fit(words: Iterable[str], site: GridSite | None) -> Words:
         return plain
     if site is None:
         raise UsageError("what this Grid Engine has is not known yet", hint="tow doctor tells more")
-    slots, parallel = _parallel(asks, site, _queues(plain))
+    shape = _shape(asks)
+    chosen = _environment(asks, site, shape, _queues(plain))
+    parallel = ["-pe", chosen.name, str(shape.slots)] if chosen else []
     resources = [
-        *_memory(asks, site, slots),
-        *_gpus(asks, site, slots),
+        *_memory(asks, site, shape, chosen is None or chosen.is_one_host),
+        *_gpus(asks, site, shape),
         *(_exclusive(site) if "exclusive" in asks else []),
     ]
     found = [*parallel, *(["-l", ",".join(resources)] if resources else [])]
@@ -47,40 +62,47 @@ def fit(words: Iterable[str], site: GridSite | None) -> Words:
     return [plain[0], *found, *plain[1:]]
 
 
+def _shape(asks: dict[str, str]) -> Shape:
+    """Where a parallel environment was named, its slots are all that there are."""
+    if "shape" in asks:
+        cpus, _, count = asks["shape"].partition("x")
+        return Shape(int(cpus), int(count))
+    return Shape(int(asks.get("cpus", "1")), int(asks.get("processes", "1")))
+
+
 def _queues(plain: Words) -> set[str]:
     named = [plain[at + 1] for at, word in enumerate(plain[:-1]) if word == "-q"]
     return {one.partition("@")[0] for text in named for one in text.split(",")}
 
 
-def _parallel(asks: dict[str, str], site: GridSite, queues: set[str]) -> tuple[int, Words]:
-    cpus, count = int(asks.get("cpus", "1")), int(asks.get("processes", "1"))
-    slots = cpus * count
-    if slots == 1:
-        return 1, []
+def _environment(
+    asks: dict[str, str], site: GridSite, shape: Shape, queues: set[str]
+) -> Environment | None:
+    """The one that gives all of it; None where a single slot is all that is needed."""
+    if "cpus" not in asks and "processes" not in asks:
+        return None
     there = [one for one in site.environments if not queues or queues & set(one.queues)]
-    if name := asks.get("pe-is"):
-        chosen = [one for one in site.environments if one.name == name]
-    elif count == 1:
-        chosen = [one for one in there if one.is_for_one_host(cpus)]
-    else:
-        chosen = [one for one in there if one.is_spread(cpus)]
-    usable = [one for one in chosen if one.queues and one.slots >= slots]
+    named = asks.get("pe-is")
+    chosen = [one for one in site.environments if one.name == named] if named else there
+    usable = [one for one in chosen if one.is_for(shape.cpus, shape.count)]
     if not usable:
-        raise UsageError(_no_environment(cpus, count, there), hint=_PE_HINT)
-    return slots, ["-pe", usable[0].name, str(slots)]
+        raise UsageError(_no_environment(shape, there), hint=_PE_HINT)
+    # CPUs of one process are best where nothing else can be; processes wherever there is room.
+    return min(usable, key=lambda one: one.is_one_host != (shape.count == 1))
 
 
 _PE_HINT = "choose one yourself: -o pe='NAME SLOTS', or `pe` of the cluster in the configuration"
 
 
-def _no_environment(cpus: int, count: int, there: list[Environment]) -> str:
+def _no_environment(shape: Shape, there: list[Environment]) -> str:
+    cpus, count = shape.cpus, shape.count
     what = f"{cpus} CPUs on one host" if count == 1 else f"{count} processes"
     what += f" of {cpus} CPUs each" if count > 1 and cpus > 1 else ""
     has = ", ".join(f"{one.name} ({one.rule})" for one in there) or "none"
     return f"this Grid Engine has no parallel environment for {what}; it has: {has}"
 
 
-def _memory(asks: dict[str, str], site: GridSite, slots: int) -> list[str]:
+def _memory(asks: dict[str, str], site: GridSite, shape: Shape, one_host: bool) -> list[str]:
     if "mem" not in asks:
         return []
     one = _complex(site, asks.get("memory-is", ""), MEMORY_NAMES)
@@ -89,14 +111,15 @@ def _memory(asks: dict[str, str], site: GridSite, slots: int) -> list[str]:
             "this Grid Engine has no complex for memory",
             hint="name the one it has: `memory` of the cluster in the configuration, or -o l=..",
         )
-    total_mb = parse_memory_mb(asks["mem"])
-    # A load value is about the host as a whole; what is counted, or is a limit, is by slot.
-    by_slot = one.is_counted or one.name not in _OF_THE_HOST
-    by_slot = by_slot and one.is_per_slot
-    return [f"{one.name}={math.ceil(total_mb / slots) if by_slot else total_mb}M"]
+    each_mb = parse_memory_mb(asks["mem"])
+    if not one.is_counted and one.name in _OF_THE_HOST:
+        # A load value is about the host as a whole; what is counted, or is a limit, is by slot.
+        return [f"{one.name}={each_mb * (shape.count if one_host else 1)}M"]
+    by_slot = math.ceil(each_mb / shape.cpus)
+    return [f"{one.name}={by_slot if one.is_per_slot else each_mb * shape.count}M"]
 
 
-def _gpus(asks: dict[str, str], site: GridSite, slots: int) -> list[str]:
+def _gpus(asks: dict[str, str], site: GridSite, shape: Shape) -> list[str]:
     if "gpus" not in asks:
         return []
     one = _complex(site, asks.get("gpus-is", ""), GPU_NAMES)
@@ -105,8 +128,7 @@ def _gpus(asks: dict[str, str], site: GridSite, slots: int) -> list[str]:
             "this Grid Engine has no complex for GPUs",
             hint="name the one it has: `gpus` of the cluster in the configuration, or -o l=..",
         )
-    count, share = int(asks["gpus"]), int(asks.get("processes", "1"))
-    total = count * share
+    total, slots = int(asks["gpus"]) * shape.count, shape.slots
     if not one.is_per_slot:
         return [f"{one.name}={total}"]
     if total % slots:

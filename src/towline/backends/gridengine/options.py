@@ -115,13 +115,13 @@ def _asks(
     _check(need)
     cpus, count = max(1, math.ceil(need.cpus)), request.process_count
     found: dict[str, str] = {}
-    if count > 1:
-        raise UsageError(
-            "a job of several processes cannot run on a Grid Engine yet",
-            hint="ask for one process with several CPUs (--cpus 8), or submit a batch",
-        )
-    if options.get("pe") is None and cpus > 1:
-        found["cpus"] = str(cpus)
+    if (chosen := options.get("pe")) is not None:
+        slots = _checked_slots(chosen, cpus, count)
+        if need.mem_mb or need.gpus:
+            found["shape"] = f"{max(cpus, slots // count)}x{count}"
+    else:
+        found |= {"cpus": str(cpus)} if cpus > 1 else {}
+        found |= {"processes": str(count)} if count > 1 else {}
     if need.mem_mb:
         found["mem"] = f"{need.mem_mb}M"
     if need.gpus:
@@ -129,6 +129,20 @@ def _asks(
     if need.exclusive:
         found["exclusive"] = "yes"
     return {name: value for name, value in found.items() if name not in resources}
+
+
+def _checked_slots(chosen: str, cpus: int, count: int) -> int:
+    """The slots of a parallel environment that was named, with as many as the processes need."""
+    words = chosen.split()
+    number = words[1].partition("-")[0] if len(words) > 1 else ""
+    slots = int(number) if number.isdecimal() else 0
+    if count > 1 and slots < cpus * count:
+        raise UsageError(
+            f"{count} processes of {cpus} CPU{'s' * (cpus != 1)} each need {cpus * count} slots,"
+            f" and -o pe={chosen!r} does not say so",
+            hint=f"-o pe='NAME {cpus * count}', or leave it to Towline to choose one",
+        )
+    return slots
 
 
 def _only_need(request: Request) -> Need:

@@ -33,6 +33,7 @@ class Attempt:
         self.folder = self.home.handed(key)
         #: Counts how often the queue started it again.
         self.run = site.restarts(self.claimed_run)
+        os.environ["TOWLINE_RUN"] = str(self.run)
         self.began = float(os.environ.setdefault("TOWLINE_BEGAN", "%f" % time.time()))
 
     def claimed_run(self) -> "int | None":

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 
 from ..content import outside
 from ..records import record
@@ -233,9 +234,34 @@ def run_rank(attempt: "Attempt", rank: int) -> int:
     return Runner(attempt, rank, json.dumps(spec).encode("ascii")).run()
 
 
+def run_ranks(attempt: "Attempt", first: int, count: int) -> int:
+    """Run so many processes of it on this node, each by a program of its own."""
+    pids = []
+    for index in range(count):
+        pid = os.fork()
+        if not pid:
+            code = GONE
+            try:
+                site.become(index)
+                code = run_rank(attempt, first + index)
+            except Exception:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        pids.append(pid)
+    # They hear themselves that they are to stop, and tell how they ended.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    ends = [os.waitpid(pid, 0)[1] for pid in pids]
+    return 1 if any(ends) else 0
+
+
 def main(words: "list[str]") -> None:
-    """`root key` for a whole attempt; `root key first` for a process of one of its steps."""
+    """`root key` for a whole attempt; `root key first` for a process of one of its steps, and
+    `root key first count` for all of one that are on this node."""
     attempt = Attempt(words[0], words[1])
+    if len(words) > 3:
+        sys.exit(run_ranks(attempt, int(words[2]), int(words[3])))
     if len(words) > 2:
         sys.exit(run_rank(attempt, int(words[2]) + site.process()))
     if attempt.key and not attempt.stop_word() and not following.may_run(attempt):

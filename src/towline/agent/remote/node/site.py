@@ -6,6 +6,7 @@ the environment that it gives a job.
 
 import json
 import os
+import shlex
 import subprocess
 
 TYPE_CHECKING = False
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from ..typed import Message
 
+    #: The words of a program, and the processes that it starts.
+    Step = tuple[list[str], range]
     ClaimedRun = Callable[[], "int | None"]
 
 WORDS_S = 10.0
@@ -23,6 +26,10 @@ OUTPUTS = ("slurm%s.out", "grid%s.out")
 SELDOM_S = 5.0
 
 
+#: What the first program of a job tells those that it starts on nodes.
+OURS: "tuple[bytes, ...]" = (b"TOWLINE_BEGAN", b"TOWLINE_RUN")
+
+
 class Slurm:
     title = "Slurm"
     look_s = SELDOM_S
@@ -30,6 +37,8 @@ class Slurm:
     scratch: "tuple[bytes, ...]" = (b"SLURM_TMPDIR", b"TMPDIR")
     prefixes: "tuple[bytes, ...]" = (b"SLURM_", b"CUDA_", b"GPU_")
     names: "tuple[bytes, ...]" = ()
+    #: Which of the processes on this node we are, where the queue does not say.
+    index = 0
 
     def task(self) -> str:
         return os.environ["SLURM_ARRAY_TASK_ID"]
@@ -54,10 +63,16 @@ class Slurm:
     def exit_code(self, code: int) -> int:
         return code
 
-    def step_words(self, part: "Message", index: int, count: int) -> "list[str]":
-        words = ["srun", "--ntasks=%d" % part["count"], "--cpus-per-task=%d" % part["cpus"]]
-        words += ["--export=ALL", "--kill-on-bad-exit=0", "--wait=0", "--input=none"]
-        return words + ["--het-group=%d" % index] if count > 1 else words
+    def steps(self, parts: "list[Message]", command: "list[str]") -> "list[Step]":
+        found = []
+        for index, part in enumerate(parts):
+            words = ["srun", "--ntasks=%d" % part["count"], "--cpus-per-task=%d" % part["cpus"]]
+            words += ["--export=ALL", "--kill-on-bad-exit=0", "--wait=0", "--input=none"]
+            words += ["--het-group=%d" % index] if len(parts) > 1 else []
+            first = part["first"]
+            ranks = range(first, first + part["count"])
+            found.append((words + command + [str(first)], ranks))
+        return found
 
     def step_environ(self) -> "dict[str, str]":
         """So that an `srun` in the user's own script need not wait for these steps to end."""
@@ -82,7 +97,7 @@ class GridEngine(Slurm):
     prefixes = (b"SGE_", b"JOB_", b"CUDA_")
     names = (
         b"PE", b"PE_HOSTFILE", b"QUEUE", b"NSLOTS", b"NHOSTS", b"NQUEUES", b"RESTARTED", b"REQUEST",
-        b"REQNAME", b"ARC", b"ENVIRONMENT", b"HOSTNAME", b"TMPDIR", b"TMP", b"TOWLINE_BEGAN",
+        b"REQNAME", b"ARC", b"ENVIRONMENT", b"HOSTNAME", b"TMPDIR", b"TMP", *OURS,
     )  # fmt: skip
     #: Exit codes that mean something to it: run it again, or set it aside.
     reserved = (99, 100)
@@ -96,6 +111,8 @@ class GridEngine(Slurm):
 
     def restarts(self, claimed_run: "ClaimedRun") -> int:
         """It says that it started it again, but not how often."""
+        if "TOWLINE_RUN" in os.environ:
+            return int(os.environ["TOWLINE_RUN"])
         before = claimed_run() if os.environ.get("RESTARTED") == "1" else None
         return 0 if before is None else before + 1
 
@@ -106,10 +123,30 @@ class GridEngine(Slurm):
         return 1 if code in self.reserved else code
 
     def process(self) -> int:
-        return int(os.environ.get("TOWLINE_PROCESS") or 0)
+        return 0
 
     def process_here(self) -> int:
-        return int(os.environ.get("TOWLINE_PROCESS_HERE") or 0)
+        return self.index
+
+    def steps(self, parts: "list[Message]", command: "list[str]") -> "list[Step]":
+        """One for each host: Grid Engine's own command starts a program on another of the job's."""
+        with open(os.environ["PE_HOSTFILE"]) as file:
+            slots = slots_in(file.read())
+        here = self.node_name() if self.node_name() in slots else next(iter(slots))
+        found, first = [], 0
+        count, cpus = sum(part["count"] for part in parts), parts[0]["cpus"]
+        for host, some in shares(slots, count, cpus).items():
+            words = command + [str(first), str(some)]
+            ranks = range(first, first + some)
+            found.append((words if host == here else self.words_on(host, words), ranks))
+            first += some
+        return found
+
+    def words_on(self, host: str, words: "list[str]") -> "list[str]":
+        """A shell over there reads all words as one line."""
+        told = ["%s=%s" % (text(name), os.environ[text(name)]) for name in OURS]
+        line = [shlex.quote(word) for word in ["/usr/bin/env"] + told + words]
+        return ["qrsh", "-inherit", "-nostdin", host] + line
 
     def requeue(self, _number: str) -> bool:
         return False
@@ -147,6 +184,11 @@ def process_here() -> int:
     return HERE.process_here()
 
 
+def become(index: int) -> None:
+    """Be that one of the processes on this node."""
+    HERE.index = index
+
+
 def node_name() -> str:
     """What the queue calls this node, if it says so."""
     return HERE.node_name()
@@ -166,9 +208,10 @@ def is_told(name: bytes) -> bool:
     return name.startswith(HERE.prefixes) or name in HERE.names
 
 
-def step_words(part: "Message", index: int, count: int) -> "list[str]":
-    """How to start the processes of one of `count` kinds, on the nodes that the job has."""
-    return HERE.step_words(part, index, count)
+def steps(parts: "list[Message]", command: "list[str]") -> "list[Step]":
+    """The programs that start all processes, on the nodes that the job has, and which each starts:
+    `command` with the first of them behind it, and how many there are where it starts them."""
+    return HERE.steps(parts, command)
 
 
 def step_environ() -> "dict[str, str]":
@@ -212,6 +255,31 @@ def take_environ(folder: str) -> None:
 
 def text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
+
+
+# The hosts of a parallel environment
+
+
+def slots_in(hostfile: str) -> "dict[str, int]":
+    """`h2 3 cpu@h2 UNDEFINED`, by host; one host may have slots of several queues."""
+    found: "dict[str, int]" = {}
+    for line in hostfile.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[1].isdigit():
+            found[words[0]] = found.get(words[0], 0) + int(words[1])
+    return found
+
+
+def shares(slots: "dict[str, int]", count: int, cpus: int) -> "dict[str, int]":
+    """How many of the processes each host has: as many as its slots are for, and all alike where
+    there is more room than that. Hosts with none are left out."""
+    found = dict.fromkeys(slots, 0)
+    while count > 0:
+        room = [host for host in slots if (found[host] + 1) * cpus <= slots[host]]
+        for host in room[:count] or [next(iter(slots))]:
+            found[host] += 1
+            count -= 1
+    return {host: some for host, some in found.items() if some}
 
 
 # What commands print

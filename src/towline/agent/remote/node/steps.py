@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 from ..records import record
@@ -12,31 +13,38 @@ from .attempt import read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..typed import Ending
     from .attempt import Attempt
 
 LOOK_S = 0.5
+#: So long after the program that started it a process may seem to have left no record.
+RECORD_S = 5.0
 
 
 class Steps:
-    """The steps of a job with several processes, one per kind of process."""
+    """The programs that start the processes of a job, and that one's failure ends the others."""
 
     def __init__(self, attempt: "Attempt") -> None:
         self.attempt = attempt
-        self.steps: "list[subprocess.Popen[bytes]]" = []
+        self.steps: "list[tuple[subprocess.Popen[bytes], range]]" = []
         self.stopping = False
+        #: When a program was first seen to have failed before its processes left a record.
+        self.failed_at: "dict[int, float]" = {}
         for number in (signal.SIGTERM, signal.SIGINT):
             # Its processes hear it themselves; they tell how they ended, and then the steps end.
             signal.signal(number, lambda *_: None)
 
     def run(self) -> int:
-        parts = self.attempt.order["parts"]
-        for index, part in enumerate(parts):
-            words = site.step_words(part, index, len(parts))
-            shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
-            command = [shell, self.attempt.folder + "/script", self.attempt.home.root]
-            command += [self.attempt.key, str(part["first"])]
-            self.steps.append(subprocess.Popen(words + command, env=site.step_environ()))
-        while any(step.poll() is None for step in self.steps):
+        shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+        attempt = self.attempt
+        command = [shell, attempt.folder + "/script", attempt.home.root, attempt.key]
+        for words, ranks in site.steps(attempt.order["parts"], command):
+            try:
+                self.steps.append((subprocess.Popen(words, env=site.step_environ()), ranks))
+            except OSError as problem:
+                sys.stderr.write("towline: %s cannot be started: %s\n" % (words[0], problem))
+                self.stop()
+        while any(step.poll() is None for step, _ in self.steps):
             self.look()
             time.sleep(LOOK_S)
         return self.result()
@@ -45,12 +53,25 @@ class Steps:
         """When one fails, the others end with it."""
         if self.stopping:
             return
-        for rank in range(self.attempt.order["processes"]):
-            end = record.read_exit(self.attempt.home.record(self.attempt.rank_key(rank)))
+        ends = {rank: self.end_of(rank) for rank in range(self.attempt.order["processes"])}
+        for end in ends.values():
             if end is not None and (end.get("code") != 0 or end.get("cause")):
-                record.write_whole(self.attempt.folder + "/stop", b"another process failed")
-                self.stopping = True
+                self.stop()
                 return
+        for step, ranks in self.steps:
+            if step.poll() and any(ends[rank] is None for rank in ranks):
+                # A network file system may show a record late.
+                since = self.failed_at.setdefault(step.pid, time.monotonic())
+                if time.monotonic() > since + RECORD_S:
+                    self.stop()
+                    return
+
+    def end_of(self, rank: int) -> "Ending | None":
+        return record.read_exit(self.attempt.home.record(self.attempt.rank_key(rank)))
+
+    def stop(self) -> None:
+        record.write_whole(self.attempt.folder + "/stop", b"another process failed")
+        self.stopping = True
 
     def result(self) -> int:
         count = self.attempt.order["processes"]

@@ -32,7 +32,8 @@ class Node:
         for name, value in self.found.items():
             if name not in given:
                 environ[name.encode()] = value.encode("utf-8", "surrogateescape")
-        environ.pop(b"TOWLINE_BEGAN", None)
+        for own in site.OURS:
+            environ.pop(own, None)
         rendezvous.own_tmp(environ)
 
     def names(self) -> "set[bytes]":
