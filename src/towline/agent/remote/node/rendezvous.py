@@ -8,7 +8,7 @@ import time
 from .. import machine
 from ..records import record
 from ..run.execution import HOLD_S, Stopped
-from . import site
+from . import devices, site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,11 +76,10 @@ def variables(order: "Message", rank: int, everybody: "dict[int, Message]") -> "
 
 def own_gpus(count: int) -> "dict[str, str]":
     """Of the GPUs that all processes of a step on this node have together, those of this one."""
-    visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    visible = [word for word in os.environ.get(devices.VISIBLE, "").split(",") if word]
     if not count or len(visible) <= count:
         return {}
-    at = site.process_here() * count
-    return {"CUDA_VISIBLE_DEVICES": ",".join(visible[at : at + count])}
+    return {devices.VISIBLE: ",".join(devices.of_this_process(visible, count))}
 
 
 def own_tmp(environ: "Environ") -> None:

@@ -6,6 +6,7 @@ the environment that it gives a job.
 
 import json
 import os
+import re
 import shlex
 import subprocess
 
@@ -39,6 +40,8 @@ class Slurm:
     names: "tuple[bytes, ...]" = ()
     #: Which of the processes on this node we are, where the queue does not say.
     index = 0
+    #: It tells a job which of a node's GPUs it has.
+    names_gpus = True
 
     def task(self) -> str:
         return os.environ["SLURM_ARRAY_TASK_ID"]
@@ -94,8 +97,10 @@ class GridEngine(Slurm):
     #: It kills at once, so a wish to stop is told by a file alone, and looked for more often.
     look_s = 1.0
     scratch = (b"TMPDIR",)
-    prefixes = (b"SGE_", b"JOB_", b"CUDA_")
+    names_gpus = False
+    prefixes = (b"SGE_", b"JOB_")
     names = (
+        b"CUDA_VISIBLE_DEVICES",
         b"PE", b"PE_HOSTFILE", b"QUEUE", b"NSLOTS", b"NHOSTS", b"NQUEUES", b"RESTARTED", b"REQUEST",
         b"REQNAME", b"ARC", b"ENVIRONMENT", b"HOSTNAME", b"TMPDIR", b"TMP", *OURS,
     )  # fmt: skip
@@ -157,6 +162,7 @@ class GridEngine(Slurm):
 
 HERE = GridEngine() if "SGE_TASK_ID" in os.environ else Slurm()
 TITLE, SCRATCH, LOOK_S = HERE.title, HERE.scratch, HERE.look_s
+NAMES_GPUS = HERE.names_gpus
 
 
 def task() -> str:
@@ -227,6 +233,15 @@ def requeue(number: str) -> bool:
 def ran_out(number: str) -> bool:
     """Whether the time that the queue gives is over."""
     return HERE.ran_out(number)
+
+
+def granted_gpus() -> "list[str]":
+    """Those that some Grid Engines name, in variables of their own: `SGE_HGR_gpu=cuda0 cuda1`."""
+    for name, value in os.environ.items():
+        if re.match(r"SGE_HGR_.*(gpu|cuda)", name, re.IGNORECASE):
+            found = [re.search(r"\d+$", word) for word in value.split()]
+            return [number.group(0) for number in found if number]
+    return []
 
 
 # An environment that the queue does not take along

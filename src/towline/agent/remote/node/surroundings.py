@@ -2,7 +2,7 @@
 
 import time
 
-from . import rendezvous, site
+from . import devices, rendezvous, site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,12 @@ class Node:
         self.found: "dict[str, str]" = {}
 
     def arrive(self, execution: "Execution") -> None:
+        order = self.attempt.order
+        # Before the others hear of us: where there are none, nobody is to begin.
+        wanted = 0 if devices.VISIBLE in (order.get("given") or ()) else order["gpus"][self.rank]
+        gpus = devices.choose(execution, wanted)
         self.found = rendezvous.meet(execution, self.attempt, self.rank)
+        self.found.update(gpus)
         spec = execution.spec
         if spec["time_s"]:
             # The queue counts from the start of the whole, not of the command.
