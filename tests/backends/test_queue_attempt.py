@@ -248,3 +248,11 @@ def test_an_entry_that_its_queue_will_never_start_is_cancelled_and_skipped() -> 
     doomed = after(told, facts.Judged(None, 1010.0), attempt=QUEUED)
     (ending,) = endings(doomed, facts.Settled(CANCELLED), 1011.0)
     assert (ending.cause, ending.text) == ("skipped", "another ended otherwise")
+
+
+def test_a_run_that_somebody_suspends_says_so_until_it_goes_on() -> None:
+    still = ListedEntry("7", Phase.RUNNING, suspended=True)
+    attempt = after(facts.Judged(still, 1000.0), attempt=RUNS)
+    assert attempt.standing() == {"suspended": True}
+    going = facts.Judged(ListedEntry("7", Phase.RUNNING), 1001.0)
+    assert after(going, attempt=attempt).standing() == {}

@@ -9,7 +9,14 @@ import pytest
 
 from cli.stub import Stub, answer, job
 from testbed.tow import Tow
-from towline.cli.compat.gridengine.listing import Entry, folded, table, task_numbers, task_text
+from towline.cli.compat.gridengine.listing import (
+    Entries,
+    Entry,
+    folded,
+    table,
+    task_numbers,
+    task_text,
+)
 from towline.cli.compat.gridengine.options import (
     Refused,
     Tasks,
@@ -20,10 +27,15 @@ from towline.cli.compat.gridengine.options import (
     resources,
     variables,
 )
+from towline.cli.compat.gridengine.qdel import Deletion
+from towline.cli.compat.gridengine.qhost import Host, memory
+from towline.cli.compat.gridengine.qhost import table as host_table
+from towline.cli.compat.gridengine.qstat import by_queue
 from towline.client.local import path_without_shims
 
 #: What a real Grid Engine 8.1.9 printed.
-RECORDED = (Path(__file__).parent / "recordings" / "qstat.txt").read_text()
+RECORDINGS = Path(__file__).parent / "recordings"
+RECORDED = (RECORDINGS / "qstat.txt").read_text()
 
 
 @pytest.mark.parametrize(
@@ -137,6 +149,108 @@ def test_the_table_is_byte_for_byte_that_of_grid_engine() -> None:
     assert table([]) == ""
 
 
+def test_the_extended_table_has_its_columns_too() -> None:
+    recorded = (RECORDINGS / "qstat-ext.txt").read_text()
+    # What a job used so far is not known here.
+    recorded = recorded.replace("0:00:00:00 0.00000 0.00002", f"{'NA':<10} {'NA':<7} {'NA':<7}")
+    recorded = recorded.replace("0:00:00:00 0.00000 0.00004", f"{'NA':<10} {'NA':<7} {'NA':<7}")
+    lines = []
+    state, queue = recorded.index(" state ") + 1, recorded.index(" queue ") + 1
+    for line in recorded.splitlines()[2:]:
+        entry = Entry(job(int(line[:7]), title=line[24:35].strip(), owner="student"))
+        entry.state, entry.queue = line[state : state + 5].strip(), line[queue : queue + 30].strip()
+        entry.priority, entry.slots = float(line[8:15]), int(line[queue + 31 : queue + 36])
+        lines.append((entry, line[queue + 37 :].strip()))
+    assert table(lines, extended=True) == recorded
+
+
+def recorded_hosts() -> list[Host]:
+    found = []
+    for name in ("ge1", "ge2"):
+        host = Host({"name": name, "clusters": ["cpu"], "state": "online", "cpus": 4.0})
+        host.facts = {
+            "arch_string": "lx-amd64",
+            **{"num_proc": "2", "m_socket": "1", "m_core": "2", "m_thread": "2"},
+            **{"load_avg": "3.46", "mem_total": "23.5G", "mem_used": "2.7G"},
+            **{"swap_total": "0.0", "swap_used": "0.0"},
+        }
+        host.busy = 0.0
+        found.append(host)
+    return found
+
+
+def test_the_table_of_hosts_is_byte_for_byte_that_of_grid_engine() -> None:
+    assert host_table(recorded_hosts()) == (RECORDINGS / "qhost.txt").read_text()
+    assert host_table(recorded_hosts(), queues=True) == (RECORDINGS / "qhost-q.txt").read_text()
+    assert [memory(size) for size in (24105.6, 965.9, 0, 2.5e6)] == [
+        "23.5G",
+        "965.9M",
+        "0.0",
+        "2.4T",
+    ]
+
+
+def test_the_list_of_queues_is_byte_for_byte_that_of_grid_engine() -> None:
+    recorded = (RECORDINGS / "qstat-f.txt").read_text()
+    lines = []
+    queue = ""
+    for line in recorded.splitlines():
+        if line.startswith("cpu@"):
+            queue = line.split()[0]
+        elif line[:1] == " " and line[:7].strip().isdigit():
+            number, prior, name, user, state, day, hour, slots, *tasks = line.split()
+            at = time.mktime(time.strptime(f"{day} {hour}", "%m/%d/%Y %H:%M:%S"))
+            entry = Entry(job(int(number), title=name, owner=user, submitted=at, started=at))
+            entry.state, entry.slots, entry.priority = state, int(slots), float(prior)
+            entry.queue = "" if entry.is_waiting else queue
+            lines.append((entry, tasks[0] if tasks else ""))
+    found = recorded_hosts()
+    for host in found:
+        host.facts["load_avg"] = "3.93"
+    assert by_queue(lines, found) == recorded
+
+
+def test_hosts_that_do_not_answer_have_dashes_and_patterns_choose(tow: Tow, stub: Stub) -> None:
+    there = {"cpus": 8.0, "cpus_free": 6.0, "mem_mb": 2048, "mem_free_mb": 1024}
+    machines = [
+        {"name": "gpu1", "clusters": ["lab"], "state": "online", **there},
+        {"name": "gpu2", "clusters": ["lab"], "state": "offline", "cpus": None},
+    ]
+    stub.on("GET /v1/machines", answer({"machines": machines}))
+    head, _, _, one, two = tow("qhost").stdout.splitlines()
+    assert one.split() == ["gpu1", "-", "8", *"---", "2.00", "2.0G", "1.0G", "-", "-"]
+    assert two.split() == ["gpu2", *"-" * 10] and head.startswith("HOSTNAME ")
+    assert "gpu1" not in tow("qhost", "-h", "*2").stdout
+    assert "0/2/8" in tow("qhost", "-q").stdout
+    from xml.etree import ElementTree
+
+    tree = ElementTree.fromstring(tow("qhost", "-xml").stdout)
+    assert [host.get("name") for host in tree.iter("host")] == ["global", "gpu1", "gpu2"]
+    assert tow("qhost", "-zzz").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "letters"),
+    [
+        ("queued", {}, "qw"),
+        ("waiting", {"because": {"kind": "held"}}, "hqw"),
+        ("waiting", {"waits_for": [{"job": 1}]}, "hqw"),
+        ("waiting", {"begin": 9e9}, "qw"),
+        ("starting", {}, "t"),
+        ("running", {}, "r"),
+        ("stopping", {}, "dr"),
+        ("queued", {"queue": {"kind": "gridengine", "reason": "Eqw"}}, "Eqw"),
+        ("queued", {"queue": {"kind": "gridengine", "reason": "Rq"}}, "Rq"),
+        ("running", {"queue": {"kind": "gridengine", "suspended": True}}, "s"),
+        ("queued", {"queue": {"kind": "slurm", "reason": "Priority"}}, "qw"),
+    ],
+)
+def test_states_are_grid_engines_letters(state: str, more: dict[str, Any], letters: str) -> None:
+    entry = Entry(job(12, state, machines=[], **more))
+    assert entry.state == letters
+    assert entry.is_kept_back == (letters == "hqw" or "begin" in more)
+
+
 def array(state: str, lines: dict[int, str]) -> list[Entry]:
     batch = {"first": 104, "name": "arr", "waits_for": []}
     return [Entry(job(103 + n, one, line=n), batch) for n, one in lines.items()]
@@ -154,6 +268,56 @@ def active(stub: Stub, *views: dict[str, Any]) -> None:
     stub.on("GET /v1/batches", answer({"batches": []}))
 
 
+def deletions(*named: tuple[str, str]) -> list[str]:
+    """Told of an array: two tasks run, one is being deleted, the others wait."""
+    entries = Entries.__new__(Entries)
+    states = {1: "running", 2: "running", 3: "stopping", **dict.fromkeys(range(4, 11), "queued")}
+    entries.all = array("", states)
+    deletion = Deletion(entries, "student")
+    for name, tasks in named:
+        found = [
+            one for one in entries.called(name) if not tasks or one.task in task_numbers(tasks)
+        ]
+        deletion.add(found, bool(tasks) or "." in name)
+    return deletion.told
+
+
+def test_qdel_of_tasks_is_told_as_grid_engine_tells_it() -> None:
+    registered = "student has registered the job-array task 104.{} for deletion"
+    assert deletions(("104.1", "")) == [registered.format(1)]
+    assert deletions(("104", "2")) == [registered.format(2)]
+    assert deletions(("104.5-7", "")) == ["student has deleted job-array tasks 5-7:1 of job 104"]
+    assert deletions(("104", "2-4")) == [
+        registered.format(2),
+        "job 104 is already in deletion",
+        "student has deleted job-array task 104.4",
+    ]
+    assert deletions(("104", "")) == [
+        registered.format(1),
+        registered.format(2),
+        "job 104 is already in deletion",
+        "student has deleted job 104",
+    ]
+    assert deletions(("104.5", ""), ("104.5", ""))[1] == "job 104 is already in deletion"
+
+
+def test_qdel_by_user_and_without_a_word(tow: Tow, stub: Stub) -> None:
+    active(stub, job(12, "running", owner="anna"))
+    stub.on("POST /v1/jobs/stop", answer({"jobs": [], "unknown": []}))
+    for user, code, said in (
+        ("*", 1, 'denied: "'),
+        ("nobody", 1, "There is no job registered for the following users: nobody\n"),
+        ("anna", 0, "has registered the job 12 for deletion\n"),
+    ):
+        done = tow("qdel", "-u", user)
+        assert done.returncode == code and said in done.stdout
+    nothing = tow("qdel")
+    assert (nothing.returncode, nothing.stdout) == (1, "ERROR! no option argument\n")
+    assert nothing.stderr.startswith("usage: qdel [options] job_task_list\n")
+    unknown = tow("qdel", "nosuch")
+    assert unknown.returncode == 1 and unknown.stdout.startswith("The job nosuch of user(s) ")
+
+
 def test_qdel_tells_what_was_waiting_and_what_ran(tow: Tow, stub: Stub) -> None:
     active(stub, job(12, "running"), job(13, "queued"), job(14, "stopping"))
     stub.on("POST /v1/jobs/stop", answer({"jobs": [], "unknown": []}))
@@ -162,10 +326,10 @@ def test_qdel_tells_what_was_waiting_and_what_ran(tow: Tow, stub: Stub) -> None:
     assert (done.returncode, lines) == (
         1,
         [
-            'denied: job "99999" does not exist',
             "me has registered the job 12 for deletion",
             "me has deleted job 13",
             "job 14 is already in deletion",
+            'denied: job "99999" does not exist',
         ],
     )
     assert stub.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12, 13, 14]}
@@ -202,6 +366,7 @@ def test_shims_call_the_commands_of_tow(tow: Tow, stub: Stub, tmp_path: Path) ->
         "qacct",
         "qdel",
         "qhold",
+        "qhost",
         "qrls",
         "qstat",
         "qsub",

@@ -19,6 +19,8 @@ class QueueEntry(TypedDict):
     expected: NotRequired[float]
     place: NotRequired[int]
     waiting: NotRequired[int]
+    #: It has begun, and stands still there.
+    suspended: NotRequired[bool]
 
 
 class ReasonView(TypedDict):

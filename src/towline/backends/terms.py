@@ -145,3 +145,5 @@ class QueueStanding(TypedDict, total=False):
     #: Which it is of those that wait, and how many these are.
     place: int
     waiting: int
+    #: It has begun, and stands still.
+    suspended: bool

@@ -55,6 +55,7 @@ COMMANDS = {
         "qdel": "stop jobs",
         "qhold": "hold jobs that have not begun",
         "qrls": "let jobs go that are held",
+        "qhost": "list machines",
         "qacct": "tell how jobs ended",
         "shims": "write these under their own names, for other tools",
     },

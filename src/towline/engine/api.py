@@ -194,7 +194,10 @@ class Desk:
         return entry
 
     def standing(self, job: Job) -> dict[str, Any]:
-        """While it waits there: since when, its place, when it is expected to start."""
+        """While it waits there: since when, its place, when it is expected to start; and of one
+        that runs, whether it stands still."""
+        if job.state is State.RUNNING and job.spec.queue is not None:
+            return {**self.fleet.standing(job)}
         if job.state is not State.STARTING or job.attempt is None:
             return {}
         since = job.attempt.entry.requeued_at or job.submitted

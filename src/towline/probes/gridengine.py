@@ -60,6 +60,11 @@ class Listed(Struct, frozen=True):
     def has_error(self) -> bool:
         return "E" in self.state
 
+    @property
+    def is_suspended(self) -> bool:
+        """By somebody, with its queue, or because its host has too much to do."""
+        return not self.is_waiting and bool({"s", "S", "T"} & set(self.state))
+
 
 class Why(Struct, frozen=True):
     """What `qstat -j` says of a job that waits."""

@@ -284,6 +284,7 @@ def _entries(one: reading.Listed) -> Iterator[ListedEntry]:
             nodes=one.host,
             partition=queue,
             has_error=one.has_error,
+            suspended=one.is_suspended,
         )
 
 

@@ -228,7 +228,7 @@ def _judged(change: Change, fact: facts.Judged) -> None:
         change.set(over_since=since or change.now, unlisted=listed is None)
         change.orders += [facts.AskSoon(), facts.Settle()]
         return
-    change.set(over_since=0.0, unlisted=False)
+    change.set(over_since=0.0, unlisted=False, suspended=listed.suspended)
     told = {"partition": listed.partition, "account": listed.account}
     change.enter(number=attempt.id, time_limit=listed.time_limit, **told)
     if listed.phase is not Phase.WAITING:

@@ -56,6 +56,8 @@ class ListedEntry(Struct, frozen=True):
     time_limit: str = ""
     #: It waits because something went wrong, and will until somebody clears that.
     has_error: bool = False
+    #: It has begun, and somebody makes it stand still.
+    suspended: bool = False
     #: It waits for another entry that ended otherwise than the user wants it to.
     never: bool = False
     #: As the queue describes it; only its dialect reads this.

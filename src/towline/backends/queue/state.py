@@ -105,6 +105,8 @@ class Attempt(Struct, frozen=True):
     word: str = ""
     #: It waits because something went wrong, until somebody clears that.
     in_error: bool = False
+    #: It runs, and somebody makes it stand still.
+    suspended: bool = False
     #: Why the queue will never start it, since what it waits for there ended otherwise.
     never: str = ""
     expected: float = 0.0
@@ -138,10 +140,13 @@ class Attempt(Struct, frozen=True):
         return f"{ticket}_{self.index}" if self.array and ticket else ticket
 
     def standing(self) -> QueueStanding:
-        """Where it stands in the queue while it waits, as far as that is known."""
+        """Where it stands in the queue while it waits, as far as that is known; and once it runs,
+        whether it stands still."""
+        if self.started:
+            return {"suspended": True} if self.suspended else {}
         place, waiting = self.position
         found = {"reason": self.word, "expected": self.expected, "place": place, "waiting": waiting}
-        known = {name: value for name, value in found.items() if value and not self.started}
+        known = {name: value for name, value in found.items() if value}
         return cast("QueueStanding", known)
 
 

@@ -8,8 +8,9 @@ from towline.cli.compat.gridengine.typed import parser_of, wants_help
 from towline.cli.options import Parser
 
 ABOUT = """\
-List what has not ended, in the columns and states of Grid Engine's `qstat`: qw waits, hqw waits for
-other jobs, t starts, r runs, dr is being stopped. Nothing is printed when there is nothing."""
+List what has not ended, in the columns and states of Grid Engine's `qstat`: qw waits, hqw is held
+or waits for other jobs, t starts, r runs, dr is being stopped; of jobs in a Grid Engine, Eqw is in
+error, Rq is to run again, s is suspended. Nothing is printed when there is nothing."""
 EXAMPLES = """
 tow qstat
 tow qstat -j 12

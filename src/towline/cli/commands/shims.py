@@ -9,7 +9,7 @@ from towline.cli.options import Parser
 from towline.cli.terminal import say
 from towline.client.local import SHIM
 
-NAMES = ("qsub", "qstat", "qdel", "qhold", "qrls", "qacct")
+NAMES = ("qsub", "qstat", "qdel", "qhold", "qrls", "qhost", "qacct")
 EXAMPLES = """
 tow shims ~/ge-bin
 """

@@ -7,6 +7,7 @@ import re
 import time
 
 from towline.client.batches import batches, jobs_of
+from towline.client.waiting import FINAL
 from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
@@ -26,13 +27,16 @@ LETTERS = {
     "running": "r",
     "stopping": "dr",
 }
+SUSPENDED = "s"
 WAITING = ("qw", "hqw", "Eqw", "Ehqw", "Rq", "hRq", "ERq")
 
 
 class Entry:
     """A job, or a task of an array."""
 
-    def __init__(self, job: dict[str, Any], batch: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, job: dict[str, Any], batch: dict[str, Any] | None = None, ended: bool = False
+    ) -> None:
         self.job = int(job["id"])
         #: What `qsub` called it: of an array, the number of its first job.
         self.number = int(batch["first"]) if batch else self.job
@@ -40,10 +44,11 @@ class Entry:
         self.batch = str(batch["name"]) if batch else ""
         self.name = str(job["title"])
         self.user = str(job["owner"])
-        self.state = _letters(job, batch)
+        self.state = "z" if ended else _letters(job, batch)
+        self.cluster = shown_cluster(job["cluster"])
         self.at = float(job.get("started") or job["submitted"])
         machines = job.get("machines") or []
-        place = f"{shown_cluster(job['cluster'])}@{machines[0]}" if machines else ""
+        place = f"{self.cluster}@{machines[0]}" if machines else ""
         self.queue = "" if self.is_waiting else place
         self.slots = _slots(str(job["request"]))
         self.priority = 0.0 if self.state == "hqw" else 0.5 + int(job.get("priority") or 0) / 4096
@@ -51,7 +56,7 @@ class Entry:
 
     @property
     def is_waiting(self) -> bool:
-        return self.state in WAITING
+        return self.state in (*WAITING, "z")
 
     @property
     def is_kept_back(self) -> bool:
@@ -70,6 +75,8 @@ def _letters(job: dict[str, Any], batch: dict[str, Any] | None) -> str:
     queue = job.get("queue") or {}
     # What a Grid Engine itself says of it: in error, or to be run again.
     own = str(queue.get("reason") or "") if queue.get("kind") == "gridengine" else ""
+    if letters == "r" and queue.get("suspended"):
+        return SUSPENDED
     return own if letters == "qw" and own in WAITING else letters
 
 
@@ -89,6 +96,16 @@ class Entries:
                 found = jobs_of(session, view["name"], state="active")
                 self.all += [Entry(job, found["batch"]) for job in found["jobs"]]
         self.all.sort(key=lambda entry: (entry.is_waiting, entry.number, entry.task))
+
+    def ended(self) -> list[Entry]:
+        """Those that ended lately, as `qstat -s z` shows them."""
+        lately = self.session.call("GET", "/v1/jobs")["jobs"]
+        found = [Entry(job, ended=True) for job in lately if job["state"] in FINAL]
+        for view in batches(self.session):
+            if view["ended"] is not None:
+                jobs = jobs_of(self.session, view["name"])["jobs"]
+                found += [Entry(job, view, ended=True) for job in jobs]
+        return found
 
     def called(self, name: str) -> list[Entry]:
         """Those of a number, `number.task`, or of a name or pattern of names."""
@@ -153,15 +170,36 @@ def folded(entries: Iterable[Entry], each: bool = False) -> list[tuple[Entry, st
     return lines
 
 
-def table(lines: list[tuple[Entry, str]]) -> str:
+def table(lines: list[tuple[Entry, str]], extended: bool = False) -> str:
     """Grid Engine's own columns, blank for blank; nothing at all for nothing."""
     if not lines:
         return ""
+    if extended:
+        return _EXTENDED + "".join(_extended(entry, tasks) for entry, tasks in lines)
     head = (
         "job-ID  prior   name       user         state submit/start at     queue"
         "                          slots ja-task-ID \n" + "-" * 113 + "\n"
     )
     return head + "".join(_line(entry, tasks) for entry, tasks in lines)
+
+
+_EXTENDED = (
+    "job-ID  prior   ntckts  name       user         project          department state cpu        "
+    "mem     io      tckts ovrts otckt ftckt stckt share queue                          slots "
+    "ja-task-ID \n" + "-" * 192 + "\n"
+)
+
+
+def _extended(entry: Entry, tasks: str) -> str:
+    """`-ext`; nobody has tickets here, and what a job used is not known while it runs."""
+    used = "" if entry.is_waiting else "NA"
+    tickets = min(0.5, entry.priority)
+    return (
+        f"{entry.number:7d} {entry.priority:7.5f} {tickets:7.5f} {entry.name[:10]:<10} "
+        f"{entry.user[:12]:<12} {'NA':<16} {'defaultdep':<10} {entry.state[:5]:<5} {used:<10} "
+        f"{used:<7} {used:<7} " + f"{0:5d} " * 5 + f"{'0.00':<5} {entry.queue[:30]:<30} "
+        f"{entry.slots:5d} {tasks or ' ' * 7}\n"
+    )
 
 
 def _line(entry: Entry, tasks: str) -> str:

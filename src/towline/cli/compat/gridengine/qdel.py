@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import sys
 
 from towline.cli.compat.gridengine.listing import (
     Entries,
@@ -19,89 +20,125 @@ VALUED = {
     "-u": ("USER", "all jobs of this user"),
 }
 PLAIN = {"-f": "taken: a job goes when its machine says that it ended"}
+_USAGE = """\
+usage: qdel [options] job_task_list
+   [-f]                                     force action
+   [-help]                                  print this help
+   [-u user_list]                           delete all jobs of users specified in list
+   job_task_list                            delete all jobs given in list
+
+job_task_list           job_tasks[,job_tasks,...]
+job_tasks               [job_id['.'task_id_range]|job_name|pattern][' -t 'task_id_range]
+task_id_range           task_id['-'task_id[':'step]]
+user_list               user[,user,...]
+"""
+
+
+class Deletion:
+    """What was named so far: what is told of it, in its order, and what is to be stopped."""
+
+    def __init__(self, entries: Entries, me: str) -> None:
+        self.entries = entries
+        self.me = me
+        self.chosen: dict[int, Entry] = {}
+        self.told: list[str] = []
+        self.code = 0
+
+    def add(self, found: list[Entry], some_tasks: bool) -> None:
+        """Tasks that wait are told of together: as the job itself, unless some were named."""
+        waiting: dict[int, list[int]] = {}
+        for entry in found:
+            kind = "job-array task" if entry.task else "job"
+            who = f"{entry.number}.{entry.task}" if entry.task else str(entry.number)
+            if entry.state == "dr" or entry.job in self.chosen:
+                self.told.append(f"job {entry.number} is already in deletion")
+            elif not entry.is_waiting:
+                self.told.append(f"{self.me} has registered the {kind} {who} for deletion")
+            else:
+                waiting.setdefault(entry.number, []).append(entry.task)
+        for number, tasks in waiting.items():
+            self.told.append(f"{self.me} has deleted {_called(number, tasks, some_tasks)}")
+        self.chosen.update((entry.job, entry) for entry in found)
+
+    def unknown(self, text: str) -> None:
+        self.told.append(text)
+        self.code = 1
+
+    def stop(self) -> None:
+        """A whole array is stopped as one; of others, each job."""
+        jobs = dict(self.chosen)
+        for name in {entry.batch for entry in jobs.values() if entry.batch}:
+            mine = {entry.job for entry in self.entries.all if entry.batch == name}
+            if mine <= self.chosen.keys():
+                from towline.client.batches import ask_of_batch
+
+                ask_of_batch(self.entries.session, name, "stop", {})
+                for job in mine:
+                    jobs.pop(job, None)
+        if jobs:
+            body = {"ids": list(jobs)}
+            self.entries.session.call("POST", "/v1/jobs/stop", body, repeat=True)
+
+
+def _called(number: int, tasks: list[int], some_tasks: bool) -> str:
+    if not some_tasks:
+        return f"job {number}"
+    if len(tasks) == 1:
+        return f"job-array task {number}.{tasks[0]}"
+    return f"job-array tasks {task_text(tasks)} of job {number}"
 
 
 def main(words: list[str]) -> int:
-    names, user, code = _read(words)
-    if code:
-        return code
-    see_to_it()
-    entries = Entries(open_session())
+    try:
+        names, users = _read(words)
+    except ValueError as wrong:
+        print(f"ERROR! {wrong}")
+        sys.stderr.write(_USAGE)
+        return 1
     me = getpass.getuser()
-    chosen: dict[int, Entry] = {}
+    if users == ["*"]:
+        print(f'denied: "{me}" must be manager to modify all jobs')
+        return 1
+    see_to_it()
+    deletion = Deletion(Entries(open_session()), me)
     for name, tasks in names:
-        found = entries.called(name)
+        found = deletion.entries.called(name)
         if tasks:
             found = [entry for entry in found if entry.task in task_numbers(tasks)]
-        if not found:
-            print(unknown_job(name, me))
-            code = 1
-        chosen.update((entry.job, entry) for entry in found)
-    if user:
-        mine = [entry for entry in entries.all if user in (entry.user, "*")]
-        if not mine:
-            print(f"There is no job registered for the following users: {user}")
-            code = 1
-        chosen.update((entry.job, entry) for entry in mine)
-    if chosen:
-        _stop(entries, chosen)
-        for line in _told(list(chosen.values()), me):
-            print(line)
-    return code
+        if found:
+            in_parts = bool(tasks) or (name[:1].isdigit() and "." in name)
+            deletion.add(found, in_parts and bool(found[0].task))
+        else:
+            deletion.unknown(unknown_job(name, me))
+    if users:
+        mine = [entry for entry in deletion.entries.all if entry.user in users]
+        if mine:
+            deletion.add(mine, False)
+        else:
+            text = "There is no job registered for the following users: "
+            deletion.unknown(text + ",".join(users))
+    if deletion.chosen:
+        deletion.stop()
+    for line in deletion.told:
+        print(line)
+    return deletion.code
 
 
-def _read(words: list[str]) -> tuple[list[tuple[str, str]], str, int]:
+def _read(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Names, each with the tasks that were named behind it, and users."""
     names: list[tuple[str, str]] = []
-    user, rest = "", list(words)
+    users: list[str] = []
+    rest = list(words)
     while rest:
         word = rest.pop(0)
         if word == "-t" and rest and names:
             names[-1] = names[-1][0], rest.pop(0)
         elif word == "-u" and rest:
-            user = rest.pop(0)
+            users += filter(None, rest.pop(0).split(","))
         elif word.startswith("-") and word not in PLAIN:
-            print(f'ERROR! invalid option argument "{word}"')
-            return [], "", 1
+            raise ValueError(f'invalid option argument "{word}"')
         elif word not in PLAIN:
             names += [(name, "") for name in word.split(",") if name]
-    if not names and not user:
-        print("ERROR! no option argument\nusage: qdel [options] job_task_list")
-        return [], "", 1
-    return names, user, 0
-
-
-def _stop(entries: Entries, chosen: dict[int, Entry]) -> None:
-    """A whole array is stopped as one; of others, each job."""
-    jobs = dict(chosen)
-    for name in {entry.batch for entry in chosen.values() if entry.batch}:
-        mine = {entry.job for entry in entries.all if entry.batch == name}
-        if mine <= chosen.keys():
-            from towline.client.batches import ask_of_batch
-
-            ask_of_batch(entries.session, name, "stop", {})
-            for job in mine:
-                jobs.pop(job, None)
-    if jobs:
-        entries.session.call("POST", "/v1/jobs/stop", {"ids": list(jobs)}, repeat=True)
-
-
-def _told(entries: list[Entry], me: str) -> list[str]:
-    told = []
-    arrays: dict[int, list[int]] = {}
-    for entry in entries:
-        who = f"{entry.number}.{entry.task}" if entry.task else str(entry.number)
-        kind = "job-array task" if entry.task else "job"
-        if entry.state == "dr":
-            told.append(f"job {entry.number} is already in deletion")
-        elif not entry.is_waiting:
-            told.append(f"{me} has registered the {kind} {who} for deletion")
-        elif entry.task:
-            arrays.setdefault(entry.number, []).append(entry.task)
-        else:
-            told.append(f"{me} has deleted job {entry.number}")
-    for number, tasks in arrays.items():
-        if len(tasks) == 1:
-            told.append(f"{me} has deleted job-array task {number}.{tasks[0]}")
-        else:
-            told.append(f"{me} has deleted job-array tasks {task_text(tasks)} of job {number}")
-    return told
+    if not names and not users:
+        raise ValueError("no option argument")
+    return names, users

@@ -5,8 +5,16 @@ from __future__ import annotations
 import sys
 import time
 
-from towline.cli.compat.gridengine.listing import Entries, Entry, folded, table, task_text
+from towline.cli.compat.gridengine.listing import (
+    SUSPENDED,
+    Entries,
+    Entry,
+    folded,
+    table,
+    task_text,
+)
 from towline.cli.compat.gridengine.outputs import see_to_it
+from towline.cli.compat.gridengine.qhost import Host, hosts
 from towline.cli.session import open_session
 
 TYPE_CHECKING = False
@@ -16,19 +24,21 @@ if TYPE_CHECKING:
 VALUED = {
     "-j": ("JOBS", "everything about these: numbers, names or patterns"),
     "-u": ("USER", "only jobs of this user; '*' is everybody"),
-    "-s": ("p|r|h|a", "only what waits (p), runs (r), is held (h); a is all"),
+    "-s": ("p|r|s|h|z|a", "only what waits (p), runs (r), is suspended (s), held (h), ended (z)"),
     "-q": ("QUEUE", "only what runs in this queue"),
     "-g": ("d", "one line for each task of an array"),
 }
 PLAIN = {
     "-f": "queue by queue",
     "-xml": "as XML",
-    "-ext": "taken: the same columns",
+    "-ext": "with further columns",
     "-r": "taken: the same columns",
 }
 _CHOICES: dict[str, Callable[[Entry], bool]] = {
     "p": lambda entry: entry.is_waiting,
-    "r": lambda entry: not entry.is_waiting,
+    "r": lambda entry: not entry.is_waiting and entry.state != SUSPENDED,
+    "s": lambda entry: entry.state == SUSPENDED,
+    "z": lambda entry: entry.state == "z",
     "h": lambda entry: entry.is_kept_back,
     "a": lambda entry: True,
 }
@@ -49,13 +59,15 @@ def main(words: list[str]) -> int:
     if "-j" in options:
         return _details(entries, options["-j"], "-xml" in options)
     chosen = _chosen(entries, options)
+    if not chosen and "-q" in options and not _is_queue(entries, options["-q"]):
+        return 1
     lines = folded(chosen, each="d" in options.get("-g", ""))
     if "-xml" in options:
         sys.stdout.write(_xml(lines))
     elif "-f" in options:
-        sys.stdout.write(_by_queue(lines))
+        sys.stdout.write(by_queue(lines, hosts(entries.session)))
     else:
-        sys.stdout.write(table(lines))
+        sys.stdout.write(table(lines, "-ext" in options))
     return 0
 
 
@@ -77,13 +89,23 @@ def _chosen(entries: Entries, options: dict[str, str]) -> list[Entry]:
     users = [user for user in options.get("-u", "*").split(",") if user]
     states = [letter for letter in options.get("-s", "a") if letter in _CHOICES] or ["a"]
     queue = options.get("-q", "").partition("@")[0]
+    every = entries.all + (entries.ended() if "z" in states else [])
     return [
         entry
-        for entry in entries.all
+        for entry in every
         if ("*" in users or entry.user in users)
         and any(_CHOICES[letter](entry) for letter in states)
-        and (not queue or entry.queue.partition("@")[0] == queue)
+        and (not queue or entry.cluster == queue)
     ]
+
+
+def _is_queue(entries: Entries, name: str) -> bool:
+    from towline.client.submission import this_folder
+    from towline.client.transport import with_query
+
+    target = with_query("/v1/clusters", cwd=this_folder())
+    clusters = entries.session.call("GET", target)["clusters"]
+    return name.partition("@")[0] in (cluster["name"] for cluster in clusters)
 
 
 def _details(entries: Entries, names: str, xml: bool) -> int:
@@ -115,9 +137,13 @@ def _detail(entries: Entries, entry: Entry) -> str:
         "jid_predecessor_list": ",".join(
             str(one["batch"] or one["job"]) for one in job.get("waits_for") or []
         ),
-        "scheduling info": why if entry.is_waiting else "",
+        "execution_time": time.ctime(job["begin"]) if job.get("begin") else "",
+        "scheduling info": why if entry.is_waiting and "E" not in entry.state else "",
     }
-    return "".join(f"{name + ':':<28}{value}\n" for name, value in facts.items() if value)
+    text = "".join(f"{name + ':':<28}{value}\n" for name, value in facts.items() if value)
+    if "E" in entry.state:
+        text += f"error reason {entry.task or 1:>10}:      {why.partition(': ')[2] or why}\n"
+    return text
 
 
 def _details_xml(wanted: list[str], found: list[Entry]) -> str:
@@ -168,17 +194,20 @@ def _job_xml(entry: Entry, tasks: str) -> str:
     return f'    <job_list state="{kind}">\n{inner}    </job_list>\n'
 
 
-def _by_queue(lines: list[tuple[Entry, str]]) -> str:
+def by_queue(lines: list[tuple[Entry, str]], found: list[Host]) -> str:
     """`-f`: the jobs of each queue below it, then those that wait."""
     rule = "-" * 81
     text = "queuename                      qtype resv/used/tot. load_avg arch          states\n"
     running = [line for line in lines if not line[0].is_waiting]
-    for queue in dict.fromkeys(entry.queue for entry, _ in running):
+    known = {f"{queue}@{host.name}": host for host in found for queue in host.queues}
+    for queue in dict.fromkeys([*known, *(entry.queue for entry, _ in running)]):
         mine = [line for line in running if line[0].queue == queue]
-        used = sum(entry.slots for entry, _ in mine)
-        counts = f"0/{used}/-"
-        text += f"{rule}\n{queue[:30]:<30} BIP   {counts:<14} -NA-     -NA-          \n"
-        text += _jobs_below(mine)
+        used, host = sum(entry.slots for entry, _ in mine), known.get(queue)
+        counts = f"0/{used}/{host.cpus if host else '-'}"
+        facts = host.facts if host else {}
+        load, arch = facts.get("load_avg", "-NA-"), facts.get("arch_string", "-NA-")
+        text += f"{rule}\n{queue[:30]:<30} BIP   {counts:<14} {load:<8} {arch:<13} "
+        text += f"{host.letters if host else ''}\n{_jobs_below(mine)}"
     waiting = [line for line in lines if line[0].is_waiting]
     if waiting:
         hashes, heading = "#" * 76, " - PENDING JOBS" * 5
