@@ -62,7 +62,7 @@ def test_chains_in_a_grid_engine_do_so_too(tow: Tow, gridengine: GridEngine) -> 
 
 def test_what_cannot_come_true_in_slurm_is_skipped_over_there(tow: Tow, slurm: Slurm) -> None:
     slurm_jobs.configure(tow)
-    is_skipped_over_there(tow, "cedar", slurm)
+    is_skipped_over_there(tow, "cedar", slurm, "-r", "2:[]")
 
 
 def test_what_cannot_come_true_in_a_grid_engine_is_too(tow: Tow, gridengine: GridEngine) -> None:
@@ -98,9 +98,9 @@ def goes_on_without_an_engine(tow: Tow, cluster: str, queue: Hosts) -> None:
     assert ran(queue) == ["first", "second", "third"]
 
 
-def is_skipped_over_there(tow: Tow, cluster: str, queue: Hosts) -> None:
+def is_skipped_over_there(tow: Tow, cluster: str, queue: Hosts, *options: str) -> None:
     first = step(tow, "first", cluster, until="go", code=3)
-    second = step(tow, "second", cluster, "--after", "first")
+    second = step(tow, "second", cluster, "--after", "first", *options)
     third = step(tow, "third", cluster, "--after", "second")
     tell_me = step(tow, "tell-me", cluster, "--after-failed", "second")
     jobs = first, second, third, tell_me
@@ -165,3 +165,52 @@ def test_a_dependency_that_slurm_can_never_satisfy_ends_as_skipped(tow: Tow, slu
     assert [one["state"] for one in told] == ["skipped", "skipped"]
     assert "DependencyNeverSatisfied" in told[0]["reason"]
     assert ran(slurm) == ["first"]
+
+
+def test_qsub_hold_jid_holds_in_the_grid_engine_itself(tow: Tow, gridengine: GridEngine) -> None:
+    grid_jobs.configure(tow)
+    config = tow.home / "config.toml"
+    config.write_text(f'default_cluster = "msc"\n{config.read_text()}')
+    (tow.folder / "step.sh").write_text(f"#!/bin/sh\n{STEP}\n")
+    assert tow("qsub", "-terse", "-N", "one", "step.sh", "one", "3", "go").stdout == "1\n"
+    held = ("-terse", "-N", "two", "-hold_jid", "one", "step.sh", "two", "0")
+    assert tow("qsub", *held).stdout == "2\n"
+    in_queue(tow, 1, 2)
+    assert " hqw " in tow("qstat").stdout
+    wait_until(lambda: " hqw " in grid_jobs.shell(gridengine, "qstat"), timeout=SLOW_S)
+    kill_engine(tow.home)
+    gridengine.worker("touch", "go")
+    wait_until(lambda: recorded(gridengine, 2), timeout=SLOW_S)
+    assert ran(gridengine) == ["one", "two"]
+    assert [ended(tow, job)["state"] for job in (1, 2)] == ["failed", "done"]
+
+
+def test_what_follows_a_job_that_is_tried_again_runs_after_that(tow: Tow, slurm: Slurm) -> None:
+    slurm_jobs.configure(tow)
+    fails_once = (
+        'until [ -e "$HOME/go" ]; do sleep 0.1; done; '
+        'echo first >> "$HOME/ran"; mkdir "$HOME/tried" && exit 3; exit 0'
+    )
+    options = ("-t", "first", "-c", "cedar", "--retries", "1")
+    first = submit(tow, *options, "--", "sh", "-c", fails_once)
+    second = step(tow, "second", "cedar", "--after", "first")
+    in_queue(tow, first, second)
+    entry = number_of(show(tow, second))
+    slurm.worker("touch", "go")
+    told = ended(tow, second, SLOW_S)
+    assert (told["state"], ended(tow, first)["attempt"], told["attempt"]) == ("done", 2, 1)
+    assert ran(slurm) == ["first", "first", "second"]
+    assert number_of(told) != entry, "it was handed over behind the second attempt"
+
+
+def test_each_of_a_chain_runs_once_whenever_the_engine_is_killed(tow: Tow, slurm: Slurm) -> None:
+    slurm_jobs.configure(tow)
+    jobs: list[int] = []
+    for name in ("a", "b", "c", "d", "e", "f"):
+        after = ("--after", str(jobs[-1])) if jobs else ()
+        jobs.append(step(tow, name, "cedar", *after))
+        kill_engine(tow.home)
+    for job in jobs:
+        assert ended(tow, job, SLOW_S)["state"] == "done"
+        kill_engine(tow.home)
+    assert ran(slurm) == ["a", "b", "c", "d", "e", "f"]

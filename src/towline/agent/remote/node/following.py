@@ -24,6 +24,8 @@ LOOK_S = 0.5
 VOID = ("void", "absent")
 #: Ends that are final whatever may be tried again.
 FINAL = ("stopped", "skipped")
+#: What is done with it: wait, since a record may yet be seen; leave it to the Engine.
+RUN, SKIP, WAIT, LEAVE = "run", "skip", "wait", "leave"
 
 
 def may_run(attempt: "Attempt") -> bool:
@@ -32,52 +34,57 @@ def may_run(attempt: "Attempt") -> bool:
     if not after or os.path.exists(attempt.folder + "/claim"):
         return True  # one that has begun has been through this
     until = time.monotonic() + PATIENCE_S
-    because = undecided(attempt, after)
-    while because is None and time.monotonic() < until and not attempt.stop_word():
+    word, because = decide(attempt, after)
+    while word == WAIT and time.monotonic() < until and not attempt.stop_word():
         time.sleep(LOOK_S)
-        because = undecided(attempt, after)
-    if because is None:
-        give_back(attempt)
-    elif because:
+        word, because = decide(attempt, after)
+    if word == SKIP:
         skip(attempt, because)
-    return because == {}
+    elif word != RUN:
+        give_back(attempt)
+    return word == RUN
 
 
-def undecided(attempt: "Attempt", after: "list[Message]") -> "Message | None":
-    """Why it never may run; {} if it may, None while that is open."""
+def decide(attempt: "Attempt", after: "list[Message]") -> "tuple[str, Message]":
+    """Whether it may run; where it never may, also because of what."""
     # Listed, not looked for: a network file system may remember what was not there.
     if "go" in os.listdir(attempt.folder):
-        return {}
+        return RUN, {}
     states = [(one, became(attempt, one)) for one in after]
-    for one, state in states:
-        if state and one["when"] != "any" and (state == "done") != (one["when"] == "ok"):
-            return {"kind": "after", "job": one["job"], "batch": one["batch"], "state": state}
-    return {} if all(state for _, state in states) else None
+    known = [(one, state) for one, state in states if state not in (WAIT, LEAVE)]
+    for one, state in known:
+        if one["when"] != "any" and (state == "done") != (one["when"] == "ok"):
+            because = {"kind": "after", "job": one["job"], "batch": one["batch"], "state": state}
+            return SKIP, because
+    if len(known) == len(states):
+        return RUN, {}
+    return LEAVE if any(state == LEAVE for _, state in states) else WAIT, {}
 
 
 def became(attempt: "Attempt", one: "Message") -> str:
-    """The final state of a job, or of a batch as a whole; empty while that is not known."""
+    """The final state of a job, or of a batch as a whole; or what to do while that is not known."""
     states = [outcome(attempt, *told) for told in one["attempts"]]
-    if not all(states):
-        return ""
+    for word in (LEAVE, WAIT):
+        if word in states:
+            return word
     if one["batch"]:
         return "failed" if one["failed"] or set(states) - {"done"} else "done"
-    return states[0] if states else ""
+    return states[0] if states else WAIT
 
 
 def outcome(attempt: "Attempt", key: str, count: int, last: bool) -> str:
-    """The same of one attempt: what comes of one that another may follow is not known."""
+    """The same of one attempt; what comes of one that another may follow is not known here."""
     folders = [attempt.home.record("%s-%d" % (key, rank)) for rank in range(count)]
     ends = [record.read_exit(folder) for folder in folders]
     known = [end for end in ends if end is not None]
     if len(known) < count:
-        return ""
+        return WAIT
     causes = [end.get("cause") or "failed" for end in known if not is_well(end)]
     if not causes:
         return "done"
     blamed = [cause for cause in causes if cause not in VOID + ("stopped",)] or causes
     if blamed[0] in VOID or not (last or blamed[0] in FINAL):
-        return ""
+        return LEAVE
     return blamed[0] if blamed[0] in FINAL + ("lost",) else "failed"
 
 
