@@ -11,6 +11,7 @@ from builders import a_job, a_machine, a_request
 from towline.core.machines.demand import demand_of
 from towline.core.scheduling.scheduler import Scheduler
 from towline.core.scheduling.series import MOST_IDLE, AllSeries, Series, name_of
+from towline.engine.obstacle_words import waiting_text
 from towline.model.events import MachineAway, MachineSeen, StopAsked
 from towline.model.job import State, standing
 from towline.model.journal import Kind
@@ -103,7 +104,7 @@ def test_a_job_of_a_batch_with_a_limit_says_that_others_of_it_run() -> None:
     world = World(lambda job: 10.0, Far("h1", 0.0, cpus=8))
     jobs = world.submit(5, batch="b", at_most=2)
     told = world.core.scheduler.explain(jobs[-1], world.now)
-    assert told.text == "2 of its batch run at a time"
+    assert waiting_text(told) == "2 of its batch run at a time"
     assert world.core.scheduler.waiting_count == 0
     world.tell(StopAsked((jobs[-1],)))
     world.run()
@@ -222,7 +223,7 @@ def test_a_job_that_was_sent_ahead_is_shown_as_queued_and_says_what_it_waits_for
     assert standing(world.core.jobs[job]) == "queued"
     told = world.core.scheduler.explain(job, world.now)
     running = world.core.scheduler.series.behind(job)
-    assert told.text == (
+    assert waiting_text(told) == (
         f"it is next on h1, and starts as soon as job {running[0]}, {running[1]} or {running[2]}"
         " has ended"
     )

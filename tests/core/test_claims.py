@@ -5,6 +5,7 @@ import pytest
 from builders import a_gpu, a_job, a_machine
 from towline.core.scheduling import invariants
 from towline.core.scheduling.scheduler import Scheduler
+from towline.engine.obstacle_words import obstacle_words
 from towline.model.machine import Machine
 
 
@@ -69,7 +70,7 @@ def test_the_reason_names_whose_jobs_have_it() -> None:
     scheduler.submit(a_job(1, **WHOLE))  # type: ignore[arg-type]
     scheduler.submit(a_job(2, exclusive=True))
     scheduler.decide(now=1)
-    reasons = [scheduler.explain(job, now=1).reasons[0].text for job in (1, 2)]
+    reasons = [obstacle_words(scheduler.explain(job, now=1).reasons[0].obstacles) for job in (1, 2)]
     assert reasons == [
         "1 GPU, 1 is used by jobs of ann",
         "the whole machine is asked for, and jobs of ann run there",
@@ -81,4 +82,4 @@ def test_a_claim_does_not_make_a_request_impossible() -> None:
     scheduler.see(claimed(reserved=True, foreign_mem_mb=8192, foreign_util=1.0))
     scheduler.submit(a_job(1, gpus=1, gpu_mem_mb=4000))
     scheduler.decide(now=1)
-    assert "used by jobs of ann" in scheduler.explain(1, now=1).reasons[0].text
+    assert "used by jobs of ann" in obstacle_words(scheduler.explain(1, now=1).reasons[0].obstacles)

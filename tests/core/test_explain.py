@@ -1,15 +1,44 @@
-"""Why a job waits, in words."""
+"""Why a job waits, as data and in words."""
 
 from builders import a_gpu, a_job, a_machine, a_need, a_request, at
+from towline.core.scheduling.obstacles import (
+    CpusInUse,
+    GpusInUse,
+    GpuUse,
+    MachineObstacles,
+    MemoryInUse,
+    NeverFits,
+    TooFewGpus,
+)
+from towline.core.scheduling.queue import Waiting
 from towline.core.scheduling.scheduler import Scheduler
-from towline.model.machine import Machine
+from towline.engine.obstacle_words import (
+    by_machines,
+    never_fits,
+    obstacle_words,
+    planned,
+    waiting_text,
+)
+from towline.engine.views import explanation_data, obstacles_data
+from towline.model.machine import Machine, Placement
 from towline.model.request import GpuNeed, Group, Request
 
 
 def why(scheduler: Scheduler, job_id: int, now: float = 100) -> dict[str, str]:
     """machine -> reason."""
     reasons = scheduler.explain(job_id, now).reasons
-    return {name: reason.text for reason in reasons for name in reason.machines}
+    return {
+        name: obstacle_words(reason.obstacles) for reason in reasons for name in reason.machines
+    }
+
+
+def plan(scheduler: Scheduler, job: Waiting, now: float) -> tuple[Placement | None, str]:
+    return planned(scheduler.plan(job, now))
+
+
+def impossible(scheduler: Scheduler, request: Request, owner: str) -> str | None:
+    found = scheduler.impossible("lab", request, owner)
+    return None if found is None else never_fits(found)
 
 
 def waiting_on(machine: Machine, *running: object, **need: object) -> str:
@@ -27,18 +56,18 @@ def waiting_on(machine: Machine, *running: object, **need: object) -> str:
 def test_a_job_that_does_not_wait_is_told_so() -> None:
     scheduler = Scheduler()
     scheduler.see(a_machine())
-    assert scheduler.explain(1, now=1).lines() == ["it does not wait"]
+    assert waiting_text(scheduler.explain(1, now=1)) == "it does not wait"
     scheduler.submit(a_job(1))
     scheduler.decide(now=1)
-    assert scheduler.explain(1, now=1).text == "it has its machines"
+    assert waiting_text(scheduler.explain(1, now=1)) == "it has its machines"
 
 
 def test_without_machines_nothing_is_known_yet() -> None:
     scheduler = Scheduler()
     scheduler.submit(a_job(1))
-    explanation = scheduler.explain(1, now=1)
-    assert explanation.text == "number 1 of 1 that wait in lab; no machine of lab is known yet"
-    assert scheduler.plan(a_job(2), now=1) == (
+    text = waiting_text(scheduler.explain(1, now=1))
+    assert text == "number 1 of 1 that wait in lab; no machine of lab is known yet"
+    assert plan(scheduler, a_job(2), now=1) == (
         None,
         "it would wait: no machine of lab is known yet",
     )
@@ -204,10 +233,10 @@ def test_a_machine_kept_for_the_job_that_is_next() -> None:
     scheduler.release(1, now=11)
     assert scheduler.decide(now=11) == []
     assert why(scheduler, 10) == {"gpu1": "kept free for job 9, which is next"}
-    assert scheduler.explain(9, now=11).lines()[0] == (
+    assert waiting_text(scheduler.explain(9, now=11)) == (
         "number 1 of 2 that wait in lab; it is next, and gpu1 is kept free for it"
     )
-    assert scheduler.plan(a_job(11, gpus=1), now=11)[0] is None
+    assert plan(scheduler, a_job(11, gpus=1), now=11)[0] is None
 
 
 def test_room_for_some_processes_only() -> None:
@@ -238,73 +267,110 @@ def test_machines_with_the_same_reason_are_named_together_and_not_without_end() 
     explanation = scheduler.explain(1, now=1)
     assert len(explanation.reasons) == 1
     assert explanation.more == 10
-    lines = explanation.lines()
-    assert lines[1].startswith("m0, m1, ") and lines[1].endswith(": has no GPU")
-    assert lines[2] == "and 10 more machines"
+    [line] = by_machines(explanation.reasons)
+    assert line.startswith("m0, m1, ") and line.endswith(": has no GPU")
 
 
 def test_a_plan_says_where_a_job_would_start_and_changes_nothing() -> None:
     scheduler = Scheduler()
     scheduler.see(a_machine("gpu1", gpus=1))
-    assert scheduler.plan(a_job(1, gpus=1), now=1) == (at("gpu1", 0), "it would start now")
-    assert scheduler.plan(a_job(1, gpus=1), now=1) == (at("gpu1", 0), "it would start now")
+    assert plan(scheduler, a_job(1, gpus=1), now=1) == (at("gpu1", 0), "it would start now")
+    assert plan(scheduler, a_job(1, gpus=1), now=1) == (at("gpu1", 0), "it would start now")
     assert (scheduler.waiting_count, scheduler.running_count) == (0, 0)
     scheduler.submit(a_job(1, gpus=1))
     scheduler.decide(now=1)
-    placement, text = scheduler.plan(a_job(2, gpus=1), now=1)
+    placement, text = plan(scheduler, a_job(2, gpus=1), now=1)
     assert placement is None
     assert text == "it would wait: gpu1: 1 GPU, 1 is used by job 1"
 
 
 def test_what_is_impossible_names_the_closest_machine() -> None:
     scheduler = Scheduler()
-    assert scheduler.impossible("lab", a_request(gpus=9), "anna") is None
+    assert impossible(scheduler, a_request(gpus=9), "anna") is None
     scheduler.see(a_machine("cpu1"))
     scheduler.see(a_machine("gpu1", gpus=2, mem_mb=8_192))
     scheduler.see(a_machine("gpu2", gpus=4, cpus=4))
-    assert scheduler.impossible("lab", a_request(gpus=4), "anna") is None
-    assert scheduler.impossible("lab", a_request(gpus=5, mem_mb=9_000), "anna") == (
+    assert impossible(scheduler, a_request(gpus=4), "anna") is None
+    assert impossible(scheduler, a_request(gpus=5, mem_mb=9_000), "anna") == (
         "no machine of lab can ever take it; the closest is gpu2: it has 4 GPUs, 5 are asked for"
     )
-    assert scheduler.impossible("lab", a_request(cpus=12.5), "anna") == (
+    assert impossible(scheduler, a_request(cpus=12.5), "anna") == (
         "no machine of lab can ever take it; the closest is cpu1: it has 8 CPUs, 12.5 are asked for"
     )
-    assert scheduler.impossible("lab", a_request(cpus=0.0, mem_mb=40_960), "anna") == (
+    assert impossible(scheduler, a_request(cpus=0.0, mem_mb=40_960), "anna") == (
         "no machine of lab can ever take it; the closest is cpu1:"
         " it has 32.0 GB of memory, 40.0 GB are asked for"
     )
-    assert scheduler.plan(a_job(1, gpus=5), now=1)[1].startswith("no machine of lab can ever")
+    assert plan(scheduler, a_job(1, gpus=5), now=1)[1].startswith("no machine of lab can ever")
 
 
 def test_what_is_possible_does_not_depend_on_what_is_in_use() -> None:
     scheduler = Scheduler()
     scheduler.see(a_machine(gpus=(a_gpu(0, foreign_mem_mb=8_000),), foreign_mem_mb=32_000))
     scheduler.adopt(a_job(1, exclusive=True), at("gpu1"), started=0)
-    assert scheduler.impossible("lab", a_request(gpus=1, mem_mb=30_000), "anna") is None
+    assert impossible(scheduler, a_request(gpus=1, mem_mb=30_000), "anna") is None
     scheduler.gone("gpu1")
-    assert scheduler.impossible("lab", a_request(gpus=1), "anna") is None
+    assert impossible(scheduler, a_request(gpus=1), "anna") is None
 
 
 def test_too_many_processes_are_impossible() -> None:
     scheduler = Scheduler()
     scheduler.see(a_machine(gpus=2))
-    text = scheduler.impossible("lab", a_request(processes=3, gpus=1), "anna")
+    text = impossible(scheduler, a_request(processes=3, gpus=1), "anna")
     assert text == (
         "the machines of lab can never take all of its processes at once:"
         " even when nobody uses them, 1 process finds no place"
     )
-    text = scheduler.impossible("lab", a_request(processes=4, gpus=1), "anna")
+    text = impossible(scheduler, a_request(processes=4, gpus=1), "anna")
     assert text is not None and text.endswith("2 processes find no place")
     two = Request((Group(1, a_need(gpus=1)), Group(1, a_need(cpus=99.0))))
-    text = scheduler.impossible("lab", two, "anna")
+    text = impossible(scheduler, two, "anna")
     assert text is not None and text.endswith("it has 8 CPUs, 99 are asked for")
 
 
 def test_machines_of_others_are_impossible() -> None:
     scheduler = Scheduler()
     scheduler.see(a_machine(owners=("ben",)))
-    assert scheduler.impossible("lab", a_request(), "ben") is None
-    assert scheduler.impossible("lab", a_request(), "anna") == (
-        "no machine of lab may be used by anna"
+    assert impossible(scheduler, a_request(), "ben") is None
+    assert impossible(scheduler, a_request(), "anna") == ("no machine of lab may be used by anna")
+    assert impossible(scheduler, a_request(), "") == "no machine of lab may be used by you"
+
+
+def test_what_keeps_a_job_from_a_machine_is_data() -> None:
+    scheduler = Scheduler()
+    scheduler.see(a_machine(gpus=2, cpus=2, mem_mb=4_096, foreign_cpus=0.97))
+    scheduler.submit(a_job(65, gpus=2, cpus=1.0, mem_mb=3_072))
+    scheduler.decide(now=1)
+    scheduler.submit(a_job(99, gpus=1, cpus=1.5, mem_mb=2_048))
+    scheduler.decide(now=1)
+    why = scheduler.explain(99, now=1)
+    gpus = GpusInUse(2, (), ((GpuUse((65,)), 2),))
+    assert why.reasons == (
+        MachineObstacles(
+            ("gpu1",), (gpus, MemoryInUse(1_024, 2_048, 0), CpusInUse(1.03, 1.5, 0.97))
+        ),
     )
-    assert scheduler.impossible("lab", a_request(), "") == "no machine of lab may be used by you"
+    assert explanation_data(why) == {
+        "kind": "queued",
+        "cluster": "lab",
+        "position": 1,
+        "waiting": 1,
+        "kept": ("gpu1",),
+        "more": 0,
+    }
+    _, memory, _ = obstacles_data(why.reasons[0].obstacles)
+    expected = {"kind": "memory_in_use", "free_mb": 1_024, "asked_mb": 2_048, "others_mb": 0}
+    assert memory == expected
+    never = scheduler.impossible("lab", a_request(gpus=3), "anna")
+    assert never == NeverFits("lab", "anna", "gpu1", (TooFewGpus("", 2, 3),))
+
+
+def test_machines_of_which_the_same_is_said_are_named_together() -> None:
+    reasons = tuple(
+        MachineObstacles((name,), (MemoryInUse(free_mb, 2_048, 0),))
+        for name, free_mb in (("gpu1", 1_025), ("gpu2", 1_030), ("gpu3", 512))
+    )
+    assert by_machines(reasons) == [
+        "gpu1, gpu2: 1.0 GB of memory are free, 2.0 GB are asked for",
+        "gpu3: 512 MB of memory are free, 2.0 GB are asked for",
+    ]

@@ -5,6 +5,7 @@ from builders import a_machine
 from towline.core.decide import Core
 from towline.core.health import ASIDE_S, AT_ONCE_S
 from towline.core.step import Step
+from towline.engine.obstacle_words import obstacle_words, why_aside
 from towline.engine.wording import remark_words
 from towline.model.events import (
     Fact,
@@ -80,7 +81,8 @@ class Lab:
             self.round(failing, **failure)
 
     def aside(self, machine: str = BAD) -> str:
-        return self.core.scheduler.aside(machine)
+        aside = self.core.scheduler.aside(machine)
+        return "" if aside is None else why_aside(aside)
 
     def wait(self, seconds: float) -> Step:
         self.now += seconds
@@ -94,10 +96,9 @@ def test_a_machine_that_fails_jobs_at_once_is_set_aside_and_said_so() -> None:
     assert len(lab.remarks) == 1
     assert lab.remarks[0].startswith("bad is set aside for 5 min: the last ")
     assert lab.remarks[0].endswith("failed within seconds there, while such jobs do well elsewhere")
-    assert lab.core.scheduler.closed(BAD) == lab.aside()
     waiting = next(iter(lab.core.scheduler.queue.waiting))
     reasons = lab.core.scheduler.explain(waiting, lab.now).reasons
-    assert {r.text for r in reasons if BAD in r.machines} == {lab.aside()}
+    assert {obstacle_words(r.obstacles) for r in reasons if BAD in r.machines} == {lab.aside()}
 
 
 def test_few_jobs_are_lost_to_it() -> None:

@@ -2,6 +2,7 @@
 our jobs were given stays theirs."""
 
 from builders import a_gpu, a_job, a_machine, at
+from towline.core.scheduling.obstacles import ClosedNow
 from towline.core.scheduling.scheduler import Scheduler
 from towline.model.machine import Machine
 
@@ -132,7 +133,8 @@ def test_a_machine_with_quiet_hours_starts_nothing_and_what_runs_goes_on() -> No
     scheduler.see(a_machine(closed="has quiet hours until 18:00"))
     scheduler.submit(a_job(2))
     assert placed(scheduler) == {} and scheduler.running_count == 1
-    assert str(scheduler.explain(2, 10).reasons[0]) == "gpu1: has quiet hours until 18:00"
+    [reason] = scheduler.explain(2, 10).reasons
+    assert reason.obstacles == (ClosedNow("has quiet hours until 18:00"),)
     assert scheduler.closed("gpu1") == "has quiet hours until 18:00"
     scheduler.release(1, 20)
     assert placed(scheduler) == {}

@@ -13,6 +13,7 @@ from hypothesis.stateful import (
 from builders import a_gpu, a_machine
 from towline.core.scheduling.reservations import Reservations
 from towline.core.scheduling.scheduler import Scheduler, Waiting
+from towline.engine.obstacle_words import obstacle_words, planned, waiting_text
 from towline.model.machine import Aside, Machine, Slot
 from towline.model.request import GpuNeed, Group, Need, Request
 
@@ -200,7 +201,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         explanation = self.scheduler.explain(job.id, self.now)
         assert 1 <= explanation.position <= explanation.waiting
         assert explanation.waiting == self.scheduler.waiting_in(job.cluster)
-        assert all(reason.text and reason.machines for reason in explanation.reasons)
+        assert all(one.machines and obstacle_words(one.obstacles) for one in explanation.reasons)
+        assert waiting_text(explanation)
         self.scheduler.plan(job, self.now)
 
     @rule()
@@ -217,7 +219,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             if not started:
                 break
         for job in self.waiting.values():
-            placement, _ = self.scheduler.plan(job, self.now)
+            placement, _ = planned(self.scheduler.plan(job, self.now))
             assert placement is None, f"{job} fits and waits"
 
     @invariant()

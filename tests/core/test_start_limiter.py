@@ -3,6 +3,7 @@
 from builders import a_job, a_machine
 from towline.core.scheduling.scheduler import Scheduler
 from towline.core.scheduling.start_tokens import AT_ONCE, StartTokens
+from towline.engine.obstacle_words import by_machines
 
 MANY = 100
 
@@ -138,7 +139,7 @@ def test_a_paced_job_is_told_so() -> None:
     scheduler = a_scheduler(6)
     scheduler.decide(0)
     explanation = scheduler.explain(6, 0)
-    assert [str(reason) for reason in explanation.reasons] == [
+    assert by_machines(explanation.reasons) == [
         "m1: starts are paced, one every 1 s (the setting `stagger`)"
     ]
 

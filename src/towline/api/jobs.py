@@ -1,6 +1,6 @@
 """Jobs, as programs see them."""
 
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class QueueEntry(TypedDict):
@@ -215,12 +215,17 @@ class Meant(TypedDict, total=False):
 
 
 class MachineReason(TypedDict):
+    """What keeps a job from a machine: in words, and each thing by its `kind`."""
+
     machine: str
     reason: str
+    because: NotRequired[list[dict[str, Any]]]
 
 
 class Why(TypedDict):
     text: str
+    #: The same as data, of a job that waits: its place, and what is kept free for it.
+    because: NotRequired[dict[str, Any]]
     machines: list[MachineReason]
     silent_since: NotRequired[float | None]
     queue: NotRequired[QueueEntry]

@@ -10,7 +10,7 @@ from towline.backends.clusters import Clusters
 from towline.backends.router import Backends
 from towline.config.paths import Paths
 from towline.config.settings import Cluster, MachinesCluster, ServerCluster
-from towline.core.scheduling.explain import Explanation
+from towline.core.scheduling.obstacles import Explanation, SilentMachine
 from towline.engine.batches.batches import Batches
 from towline.engine.chains import check_retry, waiter, waiting_words, waits_for
 from towline.engine.cleaning.housekeeping import Housekeeping
@@ -19,11 +19,12 @@ from towline.engine.engine import Engine, request_of
 from towline.engine.forwards import Forwards
 from towline.engine.intake import Intake
 from towline.engine.lookup import job_for
+from towline.engine.obstacle_words import obstacle_words, waiting_text
 from towline.engine.reasons import reason_words
 from towline.engine.results.results import Results
 from towline.engine.samples import Samples, peaks_view
 from towline.engine.services import Services
-from towline.engine.views import entry_of, view
+from towline.engine.views import entry_of, explanation_data, obstacles_data, view
 from towline.engine.whats_free import WhatsFree
 from towline.engine.wording import words
 from towline.errors import NotFound, UsageError
@@ -145,7 +146,7 @@ class Desk:
             errors = {driver.name: _why_unheard(driver, job) for driver in silent.values()}
             ahead = not silent and self.engine.core.scheduler.series.is_ahead(job_id)
             why: Why = {
-                "text": self._explained(job_id).text if ahead else _standing(job),
+                "text": waiting_text(self._explained(job_id)) if ahead else _standing(job),
                 "machines": [{"machine": name, "reason": errors[name]} for name in errors],
                 "silent_since": self._unheard(job)[0],
             }
@@ -157,16 +158,19 @@ class Desk:
         told = self._explained(job_id)
         reasons: list[MachineReason] = []
         for reason in told.reasons:
+            words, data = obstacle_words(reason.obstacles), obstacles_data(reason.obstacles)
             for name in reason.machines:
                 driver = self.fleet.machines.get(name)
                 away = driver.error.text if driver and driver.error else ""
-                reasons.append({"machine": name, "reason": away or reason.text})
+                reasons.append({"machine": name, "reason": away or words, "because": data})
+        away_now = obstacles_data((SilentMachine(),))
         reasons += [
-            {"machine": driver.name, "reason": driver.error.text}
+            {"machine": driver.name, "reason": driver.error.text, "because": away_now}
             for driver in self.fleet.machines_in(job.spec.cluster)
             if driver.error and self.fleet.seen(driver.name) is None
         ]
-        return {"text": told.text, "machines": reasons}
+        because = explanation_data(told)
+        return {"text": waiting_text(told), "because": because, "machines": reasons}
 
     def _waits_for(self, job: Job) -> list[After]:
         return waits_for(self.engine, waiter(job), job.spec.after)

@@ -6,6 +6,7 @@ from typing import Any
 from towline.backends.base import MachineAccess, QueueSilent
 from towline.backends.terms import Examined
 from towline.engine.api import Desk
+from towline.engine.obstacle_words import why_aside
 from towline.errors import AgentError, HostError, Refused, Unusable, WrongHostKey
 from towline.model.units import format_duration, format_memory
 from towline.probes.nodes import Node
@@ -85,7 +86,7 @@ def _accepting(desk: Desk, driver: MachineAccess) -> list[Step]:
     scheduler = desk.engine.core.scheduler
     if aside := scheduler.aside(driver.name):
         hint = "`tow log` shows what the jobs that failed there say; it is tried again by itself"
-        return [_step("", driver.name, "jobs", False, aside, hint)]
+        return [_step("", driver.name, "jobs", False, why_aside(aside), hint)]
     closed = scheduler.closed(driver.name)
     return [_step("", driver.name, "jobs", None, closed)] if closed else []
 

@@ -25,6 +25,7 @@ from towline.engine.chains import after_from
 from towline.engine.engine import Engine, request_of
 from towline.engine.keys import Keys
 from towline.engine.lookup import job_for
+from towline.engine.obstacle_words import never_fits, planned
 from towline.engine.results.kept import fetch_kept
 from towline.errors import ConfigError, EnvironmentWanted, HostError, Impossible, UsageError
 from towline.hosts.ssh import needs_person
@@ -139,7 +140,8 @@ class Intake:
         now = self.engine.clock()
         placement = None
         if spec.queue is None:
-            placement, why = self.engine.core.scheduler.plan(_waiting(spec, now), now)
+            found = self.engine.core.scheduler.plan(_waiting(spec, now), now)
+            placement, why = planned(found)
         return {
             "cluster": spec.cluster,
             "request": spec.request,
@@ -179,7 +181,7 @@ class Intake:
             could = await self._who_could(spec, draft.places)
             hint = f"tow machines -c {spec.cluster} shows what there is"
             raise Impossible(
-                problem, f"{' and '.join(could)} can: -c {could[0]}" if could else hint
+                never_fits(problem), f"{' and '.join(could)} can: -c {could[0]}" if could else hint
             )
         return ""
 

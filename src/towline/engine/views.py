@@ -1,10 +1,12 @@
 """Jobs, as programs see them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from towline.api.jobs import After, JobView, QueueEntry
+from towline.core.scheduling.obstacles import Explanation, Obstacle
 from towline.engine.reasons import reason_words
 from towline.engine.wording import results_words
 from towline.model.job import Awaited, Entry, Job, standing
@@ -84,3 +86,16 @@ def view(job: Job) -> JobView:
 def after_view(after: tuple[Awaited, ...]) -> list[After]:
     """What a job or a batch is to run after, for programs."""
     return [{"when": one.when, "job": one.job, "batch": one.batch} for one in after]
+
+
+def obstacles_data(obstacles: Sequence[Obstacle]) -> list[dict[str, Any]]:
+    """What keeps a job from a machine, for programs."""
+    found: list[dict[str, Any]] = [msgspec.to_builtins(obstacle) for obstacle in obstacles]
+    return found
+
+
+def explanation_data(why: Explanation) -> dict[str, Any]:
+    """Why a job waits, for programs; what keeps it from each machine is told beside."""
+    found: dict[str, Any] = msgspec.to_builtins(why)
+    found.pop("reasons")
+    return found

@@ -10,6 +10,7 @@ from towline.core.machines.host_state import at_work
 from towline.core.machines.usage import usage_of
 from towline.engine.engine import Engine
 from towline.engine.intake import Intake
+from towline.engine.obstacle_words import why_aside
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.machine import Machine
 from towline.probes.nodes import Node
@@ -93,7 +94,8 @@ class WhatsFree:
     def _machine(self, driver: MachineAccess) -> MachineView:
         seen = self.fleet.seen(driver.name)
         also = self.fleet.other_names(driver.name)
-        is_ahead = self.engine.core.scheduler.series.is_ahead
+        scheduler = self.engine.core.scheduler
+        is_ahead, aside = scheduler.series.is_ahead, scheduler.aside(driver.name)
         jobs = [self.fleet.machines[name].jobs() for name in (driver.name, *also)]
         found: MachineView = {
             "name": driver.name,
@@ -102,7 +104,7 @@ class WhatsFree:
             "state": driver.channel.state,
             "reason": driver.error.text if driver.error else "",
             "hint": driver.error.hint if driver.error else "",
-            "closed": self.engine.core.scheduler.closed(driver.name),
+            "closed": why_aside(aside) if aside else scheduler.closed(driver.name),
             "jobs": sorted({job for some in jobs for job in some if not is_ahead(job)}),
             "seen": driver.channel.since,
             "cpus": None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from towline.core.scheduling.explain import why_aside
+from towline.engine.obstacle_words import why_aside
 from towline.engine.reasons import reason_words
 from towline.model.job import State
 from towline.model.journal import Event, Kind, Remark

@@ -18,15 +18,10 @@ from towline.core.scheduling import ahead
 from towline.core.scheduling.backfill import Reservation
 from towline.core.scheduling.bucket import Bucket, Waiting
 from towline.core.scheduling.caps import Caps
-from towline.core.scheduling.explain import (
-    Explanation,
-    closest,
-    explain_waiting,
-    why_aside,
-    why_not_now,
-)
+from towline.core.scheduling.explain import closest, explain_waiting, why_not_now
 from towline.core.scheduling.fairshare import Penalties, Shares
 from towline.core.scheduling.invariants import check
+from towline.core.scheduling.obstacles import Explanation, NeverFits
 from towline.core.scheduling.placement import Groups, Lacking, Search, Seat, ever_fits
 from towline.core.scheduling.queue import Queue
 from towline.core.scheduling.reservations import Reservations
@@ -73,7 +68,7 @@ class Scheduler:
         self.series = AllSeries()
         self.caps = Caps()
         self._rounds = 0
-        self._impossible: dict[tuple[str, Request, str], str | None] = {}
+        self._impossible: dict[tuple[str, Request, str], NeverFits | None] = {}
         self._impossible_at = -1
 
     @property
@@ -191,16 +186,14 @@ class Scheduler:
             self._lost_host(host)
 
     def closed(self, name: str) -> str:
-        """Why no job starts on a machine for a while, in words; empty if they may."""
+        """Why a machine takes no jobs now, as its settings say; empty if it does."""
         host = self.machines.hosts.get(name)
-        closed = host.machine.closed if host is not None and host.machine is not None else ""
-        return self.aside(name) or closed
+        return host.machine.closed if host is not None and host.machine is not None else ""
 
-    def aside(self, name: str) -> str:
-        """Why a machine is set aside or being tried out, in words; empty if it is not."""
+    def aside(self, name: str) -> Aside | None:
+        """Why a machine is set aside or being tried out; None if it is not."""
         host = self.machines.hosts.get(name)
-        why = host.aside or host.one_only if host is not None else None
-        return why_aside(why) if why is not None else ""
+        return host.aside or host.one_only if host is not None else None
 
     def wake_at(self, now: float) -> float | None:
         """When there may be something to decide though nothing happens before."""
@@ -230,10 +223,10 @@ class Scheduler:
         return ahead.to_recall(self, now)
 
     def explain(self, job_id: int, now: float) -> Explanation:
-        """Why a job waits, per machine, in words."""
+        """Why a job waits, and what keeps it from each machine."""
         return explain_waiting(self, job_id, now)
 
-    def impossible(self, cluster: str, request: Request, owner: str) -> str | None:
+    def impossible(self, cluster: str, request: Request, owner: str) -> NeverFits | None:
         """Why no machines could ever satisfy a request; None if they could, or none is known."""
         if self._impossible_at != self.machines.changes.potential:
             self._impossible.clear()
@@ -243,17 +236,17 @@ class Scheduler:
             self._impossible[key] = self._never(cluster, demands_of(request), owner)
         return self._impossible[key]
 
-    def plan(self, job: Waiting, now: float) -> tuple[Placement | None, str]:
+    def plan(self, job: Waiting, now: float) -> Placement | Explanation | NeverFits:
         """Where a job would go if it were submitted now, or why it would wait; nothing changes."""
         never = self.impossible(job.cluster, job.request, job.owner)
         if never is not None:
-            return None, never
+            return never
         bucket = Bucket(job)
         bucket.add(job)
         found = self.search(bucket, now).find(bucket.groups)
         if isinstance(found, Lacking):
-            return None, why_not_now(self, bucket, now)
-        return placement_of(found), "it would start now"
+            return why_not_now(self, bucket, now)
+        return placement_of(found)
 
     def search(self, bucket: Bucket, now: float) -> Search:
         """Where the first job of a bucket may look."""
@@ -370,7 +363,7 @@ class Scheduler:
         for bucket in self.queue.avoiders:
             self.queue.wake(bucket)
 
-    def _never(self, cluster: str, groups: Groups, owner: str) -> str | None:
+    def _never(self, cluster: str, groups: Groups, owner: str) -> NeverFits | None:
         if not self.machines.knows(cluster):
             return None
         families = self.machines.families(cluster, owner)

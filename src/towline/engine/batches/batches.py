@@ -14,9 +14,9 @@ from towline.api.jobs import MachineReason
 from towline.backends.tasks import Tasks
 from towline.core.batches import Progress
 from towline.core.step import Step
-from towline.engine.chains import waiting_words, waits_for
+from towline.engine.batches.why import why_waiting
+from towline.engine.chains import waits_for
 from towline.engine.engine import Engine, request_of
-from towline.engine.reasons import reason_words
 from towline.engine.views import after_view
 from towline.engine.writing import AGAIN_S
 from towline.errors import CannotWrite
@@ -349,26 +349,7 @@ class Batches:
         return found
 
     def _why(self, progress: Progress) -> str:
-        """Why those wait that wait."""
-        if trouble := self._troubles.get(progress.batch.key):
-            return trouble
-        if waits := waiting_words(self.engine, progress.batch.name, progress.batch.base.after):
-            return waits
-        if progress.batch.base.queue is not None:
-            inside = (self.engine.core.jobs.get(job) for job in progress.inside)
-            waiting_there = (job for job in inside if job and job.state is State.STARTING)
-            return next((reason_words(job.reason) for job in waiting_there), "")
-        if progress.batch.stopped or not progress.counts[State.QUEUED]:
-            return ""
-        waiting = (job for job, state in progress.inside.items() if state is State.QUEUED)
-        job_id = next(waiting, None)
-        if job_id is None:
-            return f"{progress.batch.max_parallel} run at a time" if progress.inside else ""
-        if job_id in self.engine.core.scheduler.running:
-            return ""  # it has just been given its machine
-        if self.engine.core.scheduler.caps.spare_in(job_id):
-            return f"{progress.batch.max_parallel} run at a time"
-        return self.engine.core.scheduler.explain(job_id, self.engine.clock()).text
+        return self._troubles.get(progress.batch.key) or why_waiting(self.engine, progress)
 
     def _free_name(self, owner: str, wanted: str) -> str:
         base = wanted[:_LONGEST_NAME] or "batch"

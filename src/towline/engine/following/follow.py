@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from towline.backends.base import Backend
-from towline.core.scheduling.explain import Explanation
+from towline.core.scheduling.obstacles import Explanation
 from towline.engine.chains import waiter, waiting_words
 from towline.engine.engine import Engine
 from towline.engine.following.at_home import just_told
@@ -26,6 +26,7 @@ from towline.engine.following.output import (
     read_more,
     stream_name,
 )
+from towline.engine.obstacle_words import by_machines, waiting_text
 from towline.engine.reasons import reason_words
 from towline.engine.views import entry_of, view
 from towline.errors import AgentError, HostError, TowlineError
@@ -157,8 +158,8 @@ class Follower:
                     yield {"note": f"waiting: it {said}"}, b""
             elif job.state is State.QUEUED:
                 why = self.engine.core.scheduler.explain(job.id, self.engine.clock())
-                if why.text != said:
-                    said = why.text
+                if (told := waiting_text(why)) != said:
+                    said = told
                     text = f"waiting: {said}{_for_what(why)}"
                     yield {"note": text, "kind": "waiting"}, b""
             elif job.spec.queue and job.reason:
@@ -358,7 +359,7 @@ def error_frame(error: TowlineError) -> Frame:
 
 def _for_what(why: Explanation) -> str:
     """What keeps a job that is next from starting; of others, that others are before them."""
-    return f" ({why.reasons[0]})" if why.position == 1 and why.reasons else ""
+    return f" ({by_machines(why.reasons)[0]})" if why.position == 1 and why.reasons else ""
 
 
 def _trying_again(job: Job, problem: str, over: bool = False) -> str:
