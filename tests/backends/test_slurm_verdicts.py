@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 
-from towline.backends.queue.endings import explained, forgotten
+from towline.backends.queue.change import explained, forgotten
 from towline.backends.queue.handover import by_name, leading
 from towline.backends.queue.pace import Pace
 from towline.backends.queue.times import Times

@@ -9,11 +9,13 @@ from towline.core.samples import (
     STRETCH_S,
     Measuring,
     Peaks,
+    Reading,
     Stretch,
     Use,
     Used,
     peaks_of,
     thinned,
+    with_readings,
 )
 
 
@@ -70,3 +72,32 @@ def test_however_it_is_thinned_nothing_is_forgotten_but_detail(
     assert sum(one.seconds for one in fewer) == sum(one.seconds for one in kept)
     assert peaks_of(fewer) == peaks_of(kept)
     assert [one.at for one in fewer] == sorted({one.at for one in fewer})
+
+
+def reading(number: int, cpus: float = 1.0) -> Reading:
+    return Reading(number * STRETCH_S, STRETCH_S, Used(0, cpus, cpus, 100.0))
+
+
+def test_minutes_that_processes_of_a_job_measured_apart_are_one() -> None:
+    known = with_readings([], 1, 0, [reading(1), reading(2)])
+    changed = with_readings(known, 1, 1, [reading(2), reading(3)])
+    assert [[used.rank for used in one.processes] for one in changed] == [[0, 1], [1]]
+    assert peaks_of([*known, *changed]).cpus == 2.0
+    # What is told again changes nothing, and another attempt has its own.
+    assert with_readings([*known, *changed], 1, 1, [reading(2)]) == changed[:1]
+    assert len(with_readings(known, 2, 0, [reading(1)])[0].processes) == 1
+
+
+def test_what_was_put_together_since_is_not_taken_apart_again() -> None:
+    readings = [reading(number, cpus=number) for number in range(3 * MOST)]
+    kept: list[Stretch] = []
+    for one in readings:
+        kept += with_readings(kept, 1, 0, [one])
+        kept = thinned(kept) if len(kept) > MOST else kept
+    changed = with_readings(kept, 1, 0, readings)
+    assert {one.at for one in changed} <= {one.at for one in kept}
+
+
+def test_minutes_of_before_the_last_known_one_are_taken_where_they_are_missing() -> None:
+    last = with_readings([], 1, 0, [reading(100)])
+    assert len(with_readings(last, 1, 0, [reading(number) for number in range(100)])) == 100

@@ -18,12 +18,15 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 SLOW_S = 120
 
 MAIN = """\
-import os
+import os, time
 told = {name: os.environ.get(name) for name in ("JOB_ID", "QUEUE", "SGE_TASK_ID", "HOSTNAME")}
 assert os.path.isdir(os.environ["TMPDIR"]) and os.environ["JOB_ID"] in os.environ["TMPDIR"]
 assert os.environ["FROM_LOGIN"] == "a login shell", dict(os.environ)
 print(told["HOSTNAME"], told["QUEUE"], told["SGE_TASK_ID"])
 open("made.txt", "w").write("made here")
+until = time.time() + 1.5
+while time.time() < until:
+    pass
 """
 
 
@@ -38,6 +41,7 @@ def test_command_runs_on_a_host_and_its_results_come_home(tow: Tow, gridengine: 
     assert (tow.folder / "job_results/1/made.txt").read_text() == "made here"
     shown = show(tow, 1)
     assert (shown["state"], shown["machines"], shown["cluster"]) == ("done", [host], "msc")
+    assert shown["peaks"]["cpus"] > 0 and shown["peaks"]["mem_mb"] > 0
     assert tow("log", "1").stdout == done.stdout
     assert tow("cat", "1", "made.txt").stdout == "made here"
     number = shown["queue"]["number"]

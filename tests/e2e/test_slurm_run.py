@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.api import ask
 from e2e.jobs import complaint, ended, raw, read_line_with, show, submit, wait_for
 from e2e.slurm_jobs import configure, queue_lines, slurm_number
 from e2e.test_local_run import ODD_WORDS, SHOW_WORDS
@@ -100,6 +101,24 @@ def test_what_slurm_cannot_do_is_refused_before_anything_is_sent(tow: Tow, slurm
     assert "clusters with a queue" in complaint(tow("run", "-o", "mem=1G", "true"), 2)
     assert tow.json("status")["jobs"] == []
     assert queue_lines(slurm) == []
+
+
+def test_what_a_job_uses_on_its_node_is_known_here(tow: Tow, slurm: Slurm) -> None:
+    configure(tow)
+    # Whatever number its processes get: on one of the GPUs.
+    apps = [{"gpu_uuid": "GPU-1", "pid": pid, "used_memory": 100} for pid in range(2, 9000)]
+    slurm.set_gpus("h4", [{}, {"utilization": 80}], apps)
+    busy = "import time; sum(range(10**7)); time.sleep(7)"
+    done = tow("run", "-c", "cedar", "--gpus", "1:gtx1060", "python3", "-c", busy)
+    assert done.returncode == 0, done
+    peaks = show(tow, 1)["peaks"]
+    assert peaks["cpus"] > 0 and peaks["mem_mb"] > 0
+    assert (peaks["gpu_util"], peaks["gpu_mem_mb"] % 100) == (0.8, 0) and peaks["gpu_mem_mb"]
+    assert "80 % of its GPUs" in tow("show", "1").stdout
+    status, told = ask(tow.home, "GET", "/v1/jobs/1/samples")
+    assert status == 200 and told["peaks"] == peaks
+    (minute, *_) = told["samples"]
+    assert minute["processes"][0]["most_gpu_util"] == 0.8
 
 
 def test_waiting_job_is_queued_and_says_why(tow: Tow, slurm: Slurm) -> None:

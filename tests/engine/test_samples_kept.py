@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from engine.bench import EngineBench, play_on
-from towline.core.samples import MOST, STRETCH_S, Stretch, Use, Used
+from towline.core.samples import MOST, STRETCH_S, Peaks, Reading, Stretch, Use, Used
 from towline.engine.samples import Samples
 from towline.model.job import Ending, JobSpec, State, key_of, process_of
 
@@ -114,6 +114,31 @@ def test_what_is_told_of_a_job_that_is_over_is_not_kept(play: Play) -> None:
         bench.use(job, Use(50))
         assert bench.samples._measuring == {}
         del bench.engine.core.jobs[job]
+
+    play(scenario)
+
+
+def test_what_nodes_of_a_queue_measured_is_kept_also_when_it_is_heard_after_the_end(
+    play: Play,
+) -> None:
+    async def scenario(bench: SampleBench) -> None:
+        job = await bench.running()
+        attempt = bench.engine.job(job).attempt
+        assert attempt is not None
+        bench.backend.end(job, 1, 0, Ending(code=0, started=1.0, ended=2.0, peak_kb=1024))
+        await bench.engine.job_where(job, lambda job: job.state.final)
+        key = key_of(bench.engine.store.engine_id, job, attempt, 0)
+        minutes = [Reading(60.0 * n, 60.0, Used(0, 1.0, n, 100.0, 0.5, 0.7, 512.0)) for n in (1, 2)]
+        other = key.replace(attempt.token, "00000000")
+        for _ in range(2):
+            bench.samples.take_readings({key: minutes, other: minutes, "x-1-1-0": minutes})
+        assert [one.at for one in bench.samples.of_job(job)] == [60.0, 120.0]
+        bench.samples.close()
+        await bench.kill_and_restart()
+        bench.samples.take_readings({key: minutes[:1]})
+        assert [one.at for one in bench.samples.of_job(job)] == [60.0, 120.0]
+        known = bench.samples.peaks(bench.engine.job(job))
+        assert known == Peaks(2.0, 100.0, 0.7, 512.0)
 
     play(scenario)
 

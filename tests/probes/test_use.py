@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from towline.core.samples import Use
-from towline.probes.use import used_by_jobs
+from towline.core.samples import Use, Used
+from towline.probes.use import readings_of, used_by_jobs
 
 ENGINE = "abcd1234"
 KEY = f"{ENGINE}-7-1-0a0b0c0d-0"
@@ -41,3 +41,13 @@ def test_two_looks_at_once_say_nothing_of_cpus() -> None:
 def test_nonsense_is_no_use(jobs: Any) -> None:
     found = used_by_jobs({"time": 1.0, "jobs": jobs, "gpu_apps": APPS}, probe(0, 0), ENGINE)
     assert set(found.values()) <= {Use(0.0)} | {Use(0.0, 0.0)}
+
+
+def test_what_a_node_wrote_down_is_read_line_by_line() -> None:
+    whole = [60.0, 59.5, 0.5, 1.5, 100.0, None, None, None]
+    on_gpus = [120.0, 60, 0.5, 1.5, 100, 0.25, 0.5, 512.0]
+    odd = [[], None, "x", [1], [*whole[:7], "much"], [-1.0, *whole[1:]], [*on_gpus[:5], 7, 7, 7]]
+    found = readings_of([whole, *odd, on_gpus])
+    assert [one.at for one in found] == [60.0, 120.0]
+    assert found[1].used == Used(0, 0.5, 1.5, 100.0, 0.25, 0.5, 512.0)
+    assert readings_of(None) == readings_of({"a": 1}) == []

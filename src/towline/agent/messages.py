@@ -187,6 +187,11 @@ class _Collected(Struct):
     count: Count = 0
 
 
+class _Samples(Struct):
+    #: Lines as the nodes wrote them; read one by one, so that a damaged one costs no other.
+    samples: dict[str, list[Any]]
+
+
 class _Entries(Struct):
     entries: list[_File]
     more: bool = False
@@ -259,6 +264,7 @@ _ANSWERS: dict[str, type] = {
     "stat": _File,
     **dict.fromkeys(("walk", "changed", "gather"), _Files),
     "collect": _Collected,
+    "samples": _Samples,
     "services": _Services,
     "free_port": _Port,
     "missing": _Missing,

@@ -28,7 +28,7 @@ from towline.backends.terms import (
     Wanted,
 )
 from towline.core.garbage import Folder
-from towline.core.samples import Use
+from towline.core.samples import Reading, Use
 from towline.errors import HostError
 from towline.hosts.base import Host
 from towline.model.events import Fact, Follow
@@ -40,6 +40,8 @@ from towline.snapshot.blobs import BlobStore
 from towline.snapshot.collecting import Offer
 
 Report = Callable[[Fact], None]
+HearUse = Callable[[dict[str, Use]], None]
+HearReadings = Callable[[Mapping[str, Sequence[Reading]]], None]
 
 
 class Files(Protocol):
@@ -310,8 +312,9 @@ class Fleet(Backend, Protocol):
     def offer_ahead(self, cluster: str) -> Offer | None:
         """Where only one machine can get a job, what is read of its folder goes there at once."""
 
-    def hear_use(self, hear: Callable[[dict[str, Use]], None]) -> None:
-        """Tell from now on what our processes use, by their keys, whenever that is measured."""
+    def hear_use(self, hear: HearUse, hear_readings: HearReadings) -> None:
+        """Tell from now on what our processes use, by their keys: whenever that is measured, and
+        of those on the nodes of queues later, what was measured there."""
 
     def queue_at(self, cluster: str) -> ClusterQueue | None:
         """The queue of a cluster that has one of its own; None for machines."""

@@ -1,8 +1,9 @@
 """Every kind of cluster behind one door: a job goes to the backend that runs it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 
+from towline.backends.base import HearReadings, HearUse
 from towline.backends.machines.backend import Machines
 from towline.backends.machines.driver import Driver
 from towline.backends.machines.exec_in_job import Said
@@ -11,7 +12,6 @@ from towline.backends.queue.backend import AskedQueue, QueueBackend
 from towline.backends.staging.eager import EagerUpload
 from towline.backends.terms import Port, QueueStanding, ServiceState
 from towline.backends.transfer.job_files import JobFiles
-from towline.core.samples import Use
 from towline.model.events import Follow
 from towline.model.job import Job, Queueing
 from towline.model.machine import Machine, Slot
@@ -151,8 +151,10 @@ class Backends:
         link = machines[0].link if len(machines) == 1 else None
         return None if link is None else EagerUpload(link).offer
 
-    def hear_use(self, hear: Callable[[dict[str, Use]], None]) -> None:
+    def hear_use(self, hear: HearUse, hear_readings: HearReadings) -> None:
         self.on_machines.on_use = hear
+        for queue in self.queues.values():
+            queue.hear_readings = hear_readings
 
     # --- queues ------------------------------------------------------------------------------
 

@@ -5,9 +5,11 @@ two, again and again: what was used just now is known to the minute, what was us
 of a week to some hours, and a job never has more of them than `MOST`.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 #: How long a stretch is at first.
 STRETCH_S = 60.0
@@ -36,6 +38,14 @@ class Used(Struct, frozen=True, array_like=True):
     gpu_util: float | None = None
     most_gpu_util: float | None = None
     most_gpu_mem_mb: float | None = None
+
+
+class Reading(Struct, frozen=True):
+    """What one process used from a moment on, for so many seconds, as it was measured elsewhere."""
+
+    at: float
+    seconds: float
+    used: Used
 
 
 class Stretch(Struct, frozen=True):
@@ -94,6 +104,32 @@ def _used(rank: int, uses: list[Use]) -> Used:
 
 def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def with_readings(
+    known: Iterable[Stretch], attempt: int, rank: int, readings: Iterable[Reading]
+) -> list[Stretch]:
+    """The stretches that change by what one process of an attempt used. What lies within one that
+    is known was put together with others since, and changes nothing."""
+    here = {stretch.at: stretch for stretch in known if stretch.attempt == attempt}
+    begins = sorted(here)
+    changed: dict[float, Stretch] = {}
+    for reading in readings:
+        before = changed.get(reading.at) or here.get(reading.at)
+        earlier = bisect_left(begins, reading.at) - 1
+        if before is None and earlier >= 0 and reading.at < _end(here[begins[earlier]]):
+            continue
+        others = () if before is None else before.processes
+        used = (*(one for one in others if one.rank != rank), replace(reading.used, rank=rank))
+        processes = tuple(sorted(used, key=lambda one: one.rank))
+        seconds = max(reading.seconds, 1.0, 0.0 if before is None else before.seconds)
+        changed[reading.at] = Stretch(reading.at, seconds, attempt, processes)
+    return list(changed.values())
+
+
+def _end(stretch: Stretch) -> float:
+    """When it was over at the earliest: minutes are measured somewhat late."""
+    return stretch.at + stretch.seconds - STRETCH_S / 2
 
 
 def thinned(stretches: Sequence[Stretch]) -> list[Stretch]:

@@ -58,7 +58,7 @@ class Desk:
         self.batches = Batches(engine, self._away)
         self.results = Results(engine, backends, workspace.receiver, paths.home)
         self.samples = Samples(engine)
-        backends.hear_use(self.samples.take)
+        backends.hear_use(self.samples.take, self.samples.take_readings)
         self.removing = Removing(engine, backends, workspace.receiver)
         self.housekeeping = Housekeeping(
             engine, backends, self.clusters, paths, self.is_idle, workspace

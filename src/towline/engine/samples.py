@@ -5,11 +5,20 @@ jobs are written together.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from towline.api.jobs import PeaksView, StretchView, UsedView
-from towline.core.samples import Measuring, Peaks, Stretch, Use, Used, peaks_of
+from towline.core.samples import (
+    Measuring,
+    Peaks,
+    Reading,
+    Stretch,
+    Use,
+    Used,
+    peaks_of,
+    with_readings,
+)
 from towline.engine.engine import Engine
 from towline.model.job import Job, State, process_of
 
@@ -39,6 +48,21 @@ class Samples:
                 continue
             if (job.attempt.number, job.attempt.token) == found[1:3]:
                 self._take(job, job.attempt.number, found[3], use, at)
+
+    def take_readings(self, readings: Mapping[str, Sequence[Reading]]) -> None:
+        """Take what processes used on the nodes of queues, by their keys; they may have ended."""
+        for key, some in readings.items():
+            found = process_of(self.engine.store.engine_id, key)
+            job = self._job(found[0]) if found else None
+            if found is None or job is None or job.attempt is None:
+                continue
+            if (job.attempt.number, job.attempt.token) == found[1:3]:
+                known = self.of_job(job.id)
+                changed = with_readings(known, job.attempt.number, found[3], some)
+                self._write_soon((job.id, stretch) for stretch in changed)
+
+    def _job(self, number: int) -> Job | None:
+        return self.engine.core.jobs.get(number) or self.engine.store.job(number)
 
     def _take(self, job: Job, attempt: int, rank: int, use: Use, at: float) -> None:
         measuring = self._measuring.get(job.id)
@@ -83,8 +107,11 @@ class Samples:
         measuring = self._measuring.pop(job_id, None)
         if measuring is None:
             return
-        self._unwritten.append((job_id, measuring.stretch()))
-        if self._timer is None:
+        self._write_soon([(job_id, measuring.stretch())])
+
+    def _write_soon(self, measured: Iterable[tuple[int, Stretch]]) -> None:
+        self._unwritten += measured
+        if self._timer is None and self._unwritten:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_TOGETHER_S, self._write)
 

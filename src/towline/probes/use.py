@@ -1,9 +1,12 @@
 """What the jobs of an Engine use on a machine, out of two of its probes. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from towline.core.samples import Use
+import msgspec
+from msgspec import Meta, Struct
+
+from towline.core.samples import Reading, Use, Used
 from towline.probes.machine import number, own_jobs, seconds_between, text_of
 from towline.probes.nvidia import AppReading, GpuReading, parse_apps, parse_gpus
 
@@ -12,6 +15,8 @@ Raw = Mapping[str, Any]
 _MOST_CPUS = 10_000.0
 #: Two probes that are closer than this say little: processes are charged in hundredths of seconds.
 _FEWEST_S = 1.0
+_Amount = Annotated[float, Meta(ge=0, le=1e12)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 def used_by_jobs(raw: Raw, previous: Raw | None, engine: str) -> dict[str, Use]:
@@ -34,6 +39,30 @@ def used_by_jobs(raw: Raw, previous: Raw | None, engine: str) -> dict[str, Use]:
             _mean_util(mine, gpus),
             float(sum(app.used_mb or 0 for app in mine)) if mine else None,
         )
+    return found
+
+
+class _Line(Struct, array_like=True):
+    at: Annotated[float, Meta(ge=0, le=1e11)]
+    seconds: Annotated[float, Meta(ge=0, le=1e9)]
+    cpus: _Amount
+    most_cpus: _Amount
+    most_mem_mb: _Amount
+    gpu_util: _Share | None
+    most_gpu_util: _Share | None
+    most_gpu_mem_mb: _Amount | None
+
+
+def readings_of(lines: Any) -> list[Reading]:
+    """What a node wrote down of a process, a line for each minute; what is none is left out."""
+    found = []
+    for line in lines if isinstance(lines, list) else ():
+        try:
+            told = msgspec.convert(line, _Line)
+        except msgspec.ValidationError:
+            continue
+        at, seconds, *used = (getattr(told, name) for name in _Line.__struct_fields__)
+        found.append(Reading(at, seconds, Used(0, *used)))
     return found
 
 

@@ -22,6 +22,7 @@ from .jobs.registry import Jobs
 from .jobs.supervisors import note
 from .loop import READ, WRITE, Loop
 from .node.handover import Handing
+from .node.samples import Samples
 from .refusal import Refusal
 from .run.services import Places
 from .share import lingering
@@ -89,6 +90,7 @@ class Agent:
         table.update(files.operations())
         table["gather"] = files.refusing(Gathering(self.home, files).gather)
         table.update(self.handing().operations())
+        table["samples"] = Samples(self.home).samples
         sweeping = Sweeping(self.loop, self.home, self.reply, self.refuse, jobs.has_company)
         table.update(sweeping.operations(table))
         return table

@@ -17,9 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from towline.backends.queue import facts
-from towline.backends.queue.change import Change
+from towline.backends.queue.change import EVICTED, TIME_WAS_OVER, Change, forgotten
 from towline.backends.queue.dialect import ListedEntry, Phase, Verdict
-from towline.backends.queue.endings import EVICTED, TIME_WAS_OVER, forgotten
 from towline.backends.queue.facts import Fact, Order
 from towline.backends.queue.state import Attempt, Place
 from towline.backends.queue.times import Times

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from towline.backends.base import QueueSilent, Report
+from towline.backends.base import HearReadings, QueueSilent, Report
 from towline.backends.machines.backend import Machines
 from towline.backends.machines.exec_in_job import Said, run_in_job
 from towline.backends.queue import asking
@@ -41,6 +41,7 @@ class QueueBackend:
         self.queues: dict[str, Queue] = {}
         #: What was followed last, as the Engine and as queues know it.
         self._follows: tuple[tuple[Follow, ...], tuple[Followed, ...]] = (), ()
+        self.hear_readings: HearReadings = lambda readings: None
 
     @property
     def kind(self) -> str:
@@ -53,6 +54,7 @@ class QueueBackend:
             self.queues[cluster] = Queue(
                 self.dialect, cluster, self.engine_id, driver, self.report, self._is_wanted
             )
+            self.queues[cluster].readings.hear = lambda found: self.hear_readings(found)
         commands = self.queues[cluster].commands
         if commands.setup != setup_login:
             commands.setup, commands.login = setup_login, setup_login or False

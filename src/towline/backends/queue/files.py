@@ -9,6 +9,7 @@ from towline.backends.machines.driver import Driver
 from towline.backends.queue.commands import Commands
 from towline.backends.queue.facts import CancelEntry, RankSeen, Recorded, StopDue, StopTold
 from towline.backends.queue.handover import Handover, by_name
+from towline.backends.queue.readings import Readings
 from towline.backends.queue.table import Table
 from towline.model.job import ABSENT
 
@@ -21,10 +22,13 @@ _MANY = 500
 class Files:
     """The folders of attempts, as the agent on the access node sees them."""
 
-    def __init__(self, table: Table, driver: Driver, commands: Commands) -> None:
+    def __init__(
+        self, table: Table, driver: Driver, commands: Commands, readings: Readings
+    ) -> None:
         self.table = table
         self.driver = driver
         self.commands = commands
+        self.readings = readings
 
     async def look(self, link: Link, some: list[Handover]) -> dict[str, str]:
         """Ask the agent what is known of these; what each said outside of its processes."""
@@ -50,6 +54,7 @@ class Files:
         ending = None
         if seen.state == "ended" and seen.ending is not None:
             ending = read_ending(seen.ending, _OUR_CLOCK)
+            self.readings.take_end(f"{handover.key}-{rank}", seen.ending)
             if ending.cause == ABSENT and rank not in handover.attempt.ended:
                 ending = self.driver.mended(handover.snapshots, ending)
         fact = RankSeen(

@@ -17,6 +17,7 @@ from towline.backends.queue.commands import Commands
 from towline.backends.queue.dialect import Dialect, Site
 from towline.backends.queue.files import Files
 from towline.backends.queue.handover import Followed, Handover
+from towline.backends.queue.readings import Readings
 from towline.backends.queue.state import Place
 from towline.backends.queue.submitting import Submitter
 from towline.backends.queue.table import Table
@@ -52,7 +53,8 @@ class Queue:
         self.wanted, self.concluded = self.table.wanted, self.table.concluded
         self.commands = Commands(driver, dialect)
         self.tasks = Tasks(f"cluster {name}")
-        self.files = Files(self.table, driver, self.commands)
+        self.readings = Readings(self.table, driver)
+        self.files = Files(self.table, driver, self.commands, self.readings)
         self.submitter = Submitter(engine_id, self.table, driver, self.commands, self.tasks)
         self.watcher = Watcher(name, self.table, driver, self.commands, self.files)
         #: What the site says of its queue, once it was asked.
@@ -66,6 +68,7 @@ class Queue:
         self._released: set[str] = set()
         self._releasing: asyncio.Handle | None = None
         self.tasks.spawn(self.watcher.for_ever(), self._ask_again)
+        self.tasks.spawn(self.readings.for_ever(), lambda error: None)
         driver.guest = self
 
     # --- what the backend asks ---------------------------------------------------------------

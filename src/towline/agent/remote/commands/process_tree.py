@@ -5,7 +5,9 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Callable, Iterable
+
+    from ..typed import Message
 
 #: In the environment of every process of a job.
 MARK = "TOWLINE_KEY"
@@ -94,6 +96,17 @@ def below_by_parents(pid: int) -> "list[int]":
         found.append(child)
         todo += parents.get(child, ())
     return [child for child in found if is_alive(child)]
+
+
+def usage_of(pids: "Iterable[int]") -> "Message":
+    """What these use now."""
+    seen = [(pid, stat(pid)) for pid in pids]
+    found = [(pid, facts) for pid, facts in seen if facts is not None and facts.state != "Z"]
+    return {
+        "rss_mb": sum(facts.rss_kb for _, facts in found) // 1024,
+        "cpu_s": round(sum(facts.cpu_s for _, facts in found), 2),
+        "pids": [pid for pid, _ in found],
+    }
 
 
 def is_alive(pid: int) -> bool:

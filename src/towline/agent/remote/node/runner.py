@@ -18,6 +18,7 @@ from ..run.station import Station
 from . import following, rendezvous, site
 from .attempt import Attempt
 from .guest import let_in
+from .sampling import Sampler
 from .steps import Steps, go_on
 from .surroundings import Node
 
@@ -48,6 +49,7 @@ class Runner:
             attempt.home, attempt.rank_key(rank), raw, self.station, self, self.node
         )
         self.has_started = False
+        self.sampler = Sampler(attempt.began, self.node.has_gpus())
         #: Why the queue is to run it again, once this run is over.
         self.again = ""
         #: Another run of the same entry counts now: this one leaves nothing behind.
@@ -76,7 +78,8 @@ class Runner:
     def wait(self, seconds: float) -> None:
         """Look at times whether we are to stop: for several processes a queue would kill their step
         at once, and one of a controller that was killed may be unknown to it."""
-        self.station.wait(min(seconds, self.look_every_s))
+        self.station.wait(min(seconds, self.look_every_s, self.sampler.wait_s()))
+        self.sampler.look()
         if time.monotonic() >= self.look_at:
             self.look_at = time.monotonic() + self.look_every_s
             self.look()
@@ -136,11 +139,13 @@ class Runner:
 
     def keep(self, life: int, end: "Ending") -> None:
         """Write down how it ended, or that it goes on."""
+        self.sampler.end_questions()
         if self.superseded:
             return
         if self.was_stopped(end):
             self.explain_stop(end)
         self.again = self.goes_on(end["cause"])
+        self.sampler.conclude(end, bool(self.again))
         if self.again:
             text = json.dumps(end).encode("ascii")
             record.write_whole(self.execution.record + "/again", text)
@@ -183,6 +188,7 @@ class Runner:
             return
         if "started" in message:
             self.has_started = True
+            self.sampler.begin(self.execution.record, message["started"][1])
             self.say(0, {"state": "running", "started": message["started"][1]})
         if "ended" in message and self.again:
             self.say(1, {"state": "waiting", "why": self.again})

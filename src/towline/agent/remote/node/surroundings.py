@@ -1,5 +1,6 @@
 """What a job finds on the node that a queue gave it, and only there."""
 
+import os
 import time
 
 from . import devices, rendezvous, site
@@ -19,6 +20,11 @@ class Node:
         self.rank = rank
         #: Variables that tell who is where, once all have come.
         self.found: "dict[str, str]" = {}
+
+    def has_gpus(self) -> bool:
+        """Whether it was given any, by us or by the queue."""
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").strip()
+        return bool(self.attempt.order["gpus"][self.rank]) or visible not in ("", "-1")
 
     def arrive(self, execution: "Execution") -> None:
         order = self.attempt.order

@@ -9,7 +9,7 @@ from .. import machine
 from ..commands import process, process_tree
 from ..loop import READ
 from ..refusal import Refusal
-from . import grants
+from . import gpu_tool, grants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 GPU_TIMEOUT_S = 10.0
 MOST_OUTPUT = 1 << 20
-FORMAT = "--format=csv,noheader,nounits"
-GPUS = "--query-gpu=index,uuid,name,memory.total,memory.used,utilization.gpu"
-GPU_APPS = "--query-compute-apps=gpu_uuid,pid,used_memory"
 
 
 class Query:
@@ -146,15 +143,15 @@ class Probes:
     def begin(self) -> None:
         if self.query is not None:
             return  # one is under way: its answer is for all who asked
-        tool = find_gpu_tool()
+        tool = gpu_tool.find()
         if tool is None:
             self.finish(None, None, "")
             return
-        self.ask(tool, GPUS, functools.partial(self.ask_apps, tool))
+        self.ask(tool, gpu_tool.GPUS, functools.partial(self.ask_apps, tool))
 
-    def ask(self, tool: bytes, what: str, done: "Callable[[str, str, bool], None]") -> None:
+    def ask(self, tool: bytes, what: bytes, done: "Callable[[str, str, bool], None]") -> None:
         try:
-            self.query = Query(self.loop, [tool, what.encode(), FORMAT.encode()], done)
+            self.query = Query(self.loop, [tool, what, gpu_tool.FORMAT], done)
         except process.CannotStart as problem:
             self.finish("", "", problem.text)
 
@@ -162,7 +159,9 @@ class Probes:
         if not ok:
             self.finish("", "", err)
             return
-        self.ask(tool, GPU_APPS, lambda out, err, ok: self.finish(gpus, out, "" if ok else err))
+        self.ask(
+            tool, gpu_tool.APPS, lambda out, err, ok: self.finish(gpus, out, "" if ok else err)
+        )
 
     def children_ended(self, ended: "Reaped") -> None:
         if self.query is not None and self.query.pid in ended:
@@ -194,13 +193,6 @@ class Probes:
             self.send({"event": "probe", "raw": self.raw})
 
 
-def find_gpu_tool() -> "bytes | None":
-    try:
-        return process.find_command(b"nvidia-smi", os.environb)
-    except process.CannotStart:
-        return None
-
-
 def facts(home: "Home") -> "Message":
     disk = os.statvfs(home.root)
     return {
@@ -218,17 +210,7 @@ def usage(job: "Any") -> "Message":
     pids = [job.pid] + process_tree.below(job.pid)
     if job.worker is not None:
         pids = process_tree.below(job.worker.pid)
-    return usage_of(pids)
-
-
-def usage_of(pids: "Iterable[int]") -> "Message":
-    seen = [(pid, process_tree.stat(pid)) for pid in pids]
-    found = [(pid, facts) for pid, facts in seen if facts is not None and facts.state != "Z"]
-    return {
-        "rss_mb": sum(facts.rss_kb for _, facts in found) // 1024,
-        "cpu_s": round(sum(facts.cpu_s for _, facts in found), 2),
-        "pids": [pid for pid, _ in found],
-    }
+    return process_tree.usage_of(pids)
 
 
 def claimed(own_jobs: "Any") -> "list[Message]":
@@ -247,9 +229,9 @@ def claimed(own_jobs: "Any") -> "list[Message]":
 def usage_of_claimant(supervisor: int, command: int, _since: int, uid: int) -> "Message | None":
     """What another's job uses now; None where we may not see that."""
     if grants.belongs(supervisor, uid):
-        return usage_of(process_tree.below(supervisor))
+        return process_tree.usage_of(process_tree.below(supervisor))
     if grants.belongs(command, uid):
-        return usage_of([command] + process_tree.below(command))
+        return process_tree.usage_of([command] + process_tree.below(command))
     return None
 
 
