@@ -8,7 +8,7 @@ from pathlib import Path
 from e2e.jobs import ENGINE
 from testbed import disk
 from testbed.gridengine import NODES, QUEUE, GridEngine
-from testbed.gridengine_files import BINARIES
+from testbed.gridengine_files import BINARIES, SLOTS
 from testbed.tow import Tow
 
 #: A gate before each job: Grid Engine sets a job aside whose prolog ends with 100.
@@ -50,6 +50,16 @@ def gated(grid: GridEngine) -> Iterator[str]:
 def close_all(grid: GridEngine) -> None:
     """Nothing starts on any host until `restore`."""
     grid.control("qmod", "-d", *(f"{QUEUE}@{name}" for name in NODES))
+
+
+@contextmanager
+def slots(grid: GridEngine, count: int) -> Iterator[None]:
+    """Each host runs so many jobs at a time meanwhile."""
+    grid.control("qconf", "-mattr", "queue", "slots", str(count), QUEUE)
+    try:
+        yield
+    finally:
+        grid.control("qconf", "-mattr", "queue", "slots", str(SLOTS), QUEUE)
 
 
 @contextmanager

@@ -1,8 +1,10 @@
 """Batches on a real Grid Engine, whatever is killed meanwhile: none is lost, none runs twice."""
 
+import time
+
 import pytest
 
-from e2e.grid_jobs import configure, longest_array, shell, slow_qsub
+from e2e.grid_jobs import configure, longest_array, shell, slots, slow_qsub
 from e2e.jobs import ended, submit, wait_for
 from e2e.test_slurm_arrays import await_end, batch, every_line, lines_run, write_lines
 from e2e.test_slurm_faults import end_all_of_the_user
@@ -14,6 +16,8 @@ pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(900)]
 
 #: Four are submitted at a time, each with so many lines.
 KILLS, AT_ONCE, TASKS = 20, 4, 2
+#: Tasks of the long array, and for how long nobody answers for the queue meanwhile.
+MANY, DOWN_S = 500, 20.0
 TOGETHER = "mkdir -p ~/now; touch ~/now/{}; ls ~/now | wc -l >> ~/most; sleep 0.3; rm ~/now/{}; "
 
 
@@ -54,10 +58,36 @@ def test_no_line_is_lost_or_runs_twice_whatever_is_killed(tow: Tow, gridengine: 
     assert lines_run(gridengine) == every_line(count)
 
 
-def is_silent(tow: Tow) -> bool:
-    """The Engine has heard that nobody answers, and calls nothing failed or lost for that."""
+def test_five_hundred_tasks_each_run_once_though_the_qmaster_is_killed_among_them(
+    tow: Tow, gridengine: GridEngine
+) -> None:
+    """For twenty seconds, on a site that heeds no first lines and collects no reasons."""
+    gridengine.start_mode("posix_compliant")
+    gridengine.tell_why(False)
+    configure(tow)
+    name = write_lines(tow, MANY, "echo {} >> ~/lines; sleep 1")
+    with slots(gridengine, 30):
+        assert tow("batch", "-d", "-c", "msc", "--no-results", name).returncode == 0
+        wait_until(lambda: len(lines_run(gridengine)) > MANY // 5, timeout=200, every=0.2)
+        gridengine.stop_master()
+        down = time.monotonic()
+        assert len(lines_run(gridengine)) < MANY
+        wait_until(lambda: is_calm(tow) and time.monotonic() > down + DOWN_S, timeout=90, every=1.0)
+        gridengine.start_master()
+        assert await_end(tow, timeout=400) == {"done": MANY}
+    assert lines_run(gridengine) == every_line(MANY)
+
+
+def is_calm(tow: Tow) -> bool:
+    """Nothing is called failed or lost."""
     counts = batch(tow)["counts"]
     assert not counts.get("failed") and not counts.get("lost"), counts
+    return True
+
+
+def is_silent(tow: Tow) -> bool:
+    """The Engine has heard that nobody answers, and calls nothing failed or lost for that."""
+    is_calm(tow)
     told = tow("status", "--json").stdout
     return "does not answer" in told or "does not take it now" in told
 

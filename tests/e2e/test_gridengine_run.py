@@ -17,6 +17,16 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 #: The queue is asked seldom while nothing happens, and the machine may be busy.
 SLOW_S = 120
 
+#: How sites differ: whether the first lines of scripts are heeded, and reasons are collected.
+SITES = {"as Debian's": ("unix_behavior", True), "as installed": ("posix_compliant", False)}
+on_every_site = pytest.mark.parametrize("site", SITES.values(), ids=SITES.keys())
+
+
+def become(grid: GridEngine, site: tuple[str, bool]) -> None:
+    grid.start_mode(site[0])
+    grid.tell_why(site[1])
+
+
 MAIN = """\
 import os, time
 told = {name: os.environ.get(name) for name in ("JOB_ID", "QUEUE", "SGE_TASK_ID", "HOSTNAME")}
@@ -73,7 +83,11 @@ def test_arguments_and_variables_arrive_as_typed_also_where_first_lines_are_not_
     assert tow("run", "-c", "msc", *words).stdout == f"{variable[2:]!r}\n"
 
 
-def test_a_waiting_job_and_a_running_one_are_stopped(tow: Tow, gridengine: GridEngine) -> None:
+@on_every_site
+def test_a_waiting_job_and_a_running_one_are_stopped(
+    tow: Tow, gridengine: GridEngine, site: tuple[str, bool]
+) -> None:
+    become(gridengine, site)
     configure(tow)
     trap = "trap 'echo asked; echo saved > saved; exit 0' TERM; echo ready; sleep 100 & wait"
     job = submit(tow, "-c", "msc", "sh", "-c", trap)
@@ -89,9 +103,11 @@ def test_a_waiting_job_and_a_running_one_are_stopped(tow: Tow, gridengine: GridE
     wait_until(lambda: not shell(gridengine, "qstat"), timeout=SLOW_S)
 
 
+@on_every_site
 def test_a_job_that_is_set_aside_says_why_and_retry_starts_it(
-    tow: Tow, gridengine: GridEngine
+    tow: Tow, gridengine: GridEngine, site: tuple[str, bool]
 ) -> None:
+    become(gridengine, site)
     configure(tow)
     with gated(gridengine) as opened:
         job = submit(tow, "-c", "msc", "echo", "ran")
@@ -157,7 +173,11 @@ def test_commands_run_beside_a_job_and_end_with_who_asked_or_with_the_job(
     assert "does not run now" in complaint(tow("exec", str(job), "true"), 2)
 
 
-def test_what_was_deleted_outside_is_told_as_that(tow: Tow, gridengine: GridEngine) -> None:
+@on_every_site
+def test_what_was_deleted_outside_is_told_as_that(
+    tow: Tow, gridengine: GridEngine, site: tuple[str, bool]
+) -> None:
+    become(gridengine, site)
     configure(tow)
     job = submit(tow, "-c", "msc", "sleep", "100")
     running = wait_for(tow, job, "running", timeout=SLOW_S)
