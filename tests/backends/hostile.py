@@ -14,10 +14,15 @@ HELLO = {"event": "hello", "time": 0, "root": "/nowhere", "user": "me", "cpus": 
 #: It answers each operation with what `says` has for it, and then says what is to come after that.
 #: In an answer, "KEY" stands for every key that was asked for.
 AGENT = r"""
-import json, struct, sys, time
-says = json.loads(sys.argv[2])
-stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
-stdin.read(int(sys.argv[1]))
+import base64, io, json, struct, sys, time, zlib
+says, size, *words = sys.argv[1:]
+says = json.loads(says)
+early = io.BytesIO(zlib.decompress(base64.b64decode("".join(words))))
+early.seek(int(size))
+stdout = sys.stdout.buffer
+def read(size):
+    got = early.read(size)
+    return got + sys.stdin.buffer.read(size - len(got))
 def say(header):
     raw = header.encode("latin-1") if isinstance(header, str) else json.dumps(header).encode()
     stdout.write(struct.pack(">II", len(raw), 0) + raw)
@@ -34,12 +39,12 @@ if isinstance(hello, dict) and hello.get("time") == 0:
     hello["time"] = time.time()
 say(hello)
 while True:
-    head = stdin.read(8)
+    head = read(8)
     if len(head) < 8:
         break
     size, rest = struct.unpack(">II", head)
-    asked = json.loads(stdin.read(size))
-    stdin.read(rest)
+    asked = json.loads(read(size))
+    read(rest)
     answer = says["answers"].get(asked["op"], {})
     keys = asked.get("keys") or [job["key"] for job in asked.get("jobs", ())]
     say(dict(filled(answer, keys), re=asked["id"]))
@@ -66,9 +71,9 @@ class HostileHost:
     async def prepare(self) -> None:
         self.dials += 1
 
-    def channel(self, boot: str, argument: str) -> list[str]:
+    def channel(self, boot: str, *arguments: str) -> list[str]:
         says = {"hello": self.hello, "answers": self.answers, "after": self.after}
-        return [sys.executable, "-I", "-S", "-c", AGENT, argument, json.dumps(says)]
+        return [sys.executable, "-I", "-S", "-c", AGENT, json.dumps(says), *arguments]
 
     def failure(self, returncode: int | None, stderr: str) -> HostError:
         return Unreachable(f"{self.name}: {stderr[-500:]}")

@@ -1,6 +1,7 @@
 """Meeting a machine takes no longer than connecting: what is asked of it travels behind that."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from towline.agent.link import Link
 from towline.backends.machines.driver import Driver
 from towline.backends.machines.wanted import Wanted
 from towline.config.settings import SnapshotSettings
+from towline.errors import Unusable
 from towline.hosts.local import LocalHost
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.take import HashCache, take_snapshot
@@ -39,6 +41,65 @@ def test_what_is_asked_before_the_greeting_is_answered_also_where_the_agent_has_
             assert probed["raw"]["meminfo"]
             assert missing["missing"] == ["a" * 64]
             await _gone(link)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+class Corked(LocalHost):
+    """This machine, whose agent hears nothing on its stdin before there is a file."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+
+    def channel(self, boot: str, *arguments: str) -> list[str]:
+        waits = '{ until [ -e "$0" ]; do sleep 0.02; done; cat; } | "$@"'
+        return ["sh", "-c", waits, str(self.file), *super().channel(boot, *arguments)]
+
+
+def test_what_is_asked_first_needs_no_second_word_over_ssh(tmp_path: Path) -> None:
+    """A server of ssh lets nobody write to a program before that was started."""
+    root, word = str(tmp_path / "root"), tmp_path / "word"
+    asked: list[asyncio.Future[Any]] = []
+    digests = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(1000)]
+
+    async def dialled(size: int) -> Link:
+        return await Link.dial(
+            Corked(word), root, lambda *_: None, lambda _: None,
+            lambda link: asked.append(link.ask_soon("missing", hashes=digests[:size])),
+        )  # fmt: skip
+
+    async def scenario() -> None:
+        await _gone(await Link.open(LocalHost(), root, lambda *_: None, lambda _: None))
+        link = await dialled(1)
+        await link.greeted()
+        assert (await asked.pop())[0]["missing"] == digests[:1]
+        again = link.ask_soon("probe")
+        word.touch()
+        assert (await again)[0]["raw"]["meminfo"]
+        await _gone(link)
+        # What is too long for a command follows it.
+        link = await dialled(1000)
+        assert (await asked.pop())[0]["missing"] == digests
+        await _gone(link)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_what_was_asked_of_a_machine_that_cannot_be_called_is_answered_with_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[asyncio.Future[Any]] = []
+    monkeypatch.setattr(LocalHost, "channel", lambda *_: [str(tmp_path / "nothing")])
+
+    async def scenario() -> None:
+        with pytest.raises(Unusable, match="cannot run"):
+            await Link.dial(
+                LocalHost(), str(tmp_path), lambda *_: None, lambda _: None,
+                lambda link: asked.append(link.ask_soon("probe")),
+            )  # fmt: skip
+        with pytest.raises(Unusable, match="cannot run"):
+            await asked[0]
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
 

@@ -27,7 +27,7 @@ class Nowhere:
 
     async def prepare(self) -> None: ...
 
-    def channel(self, boot: str, argument: str) -> list[str]:
+    def channel(self, boot: str, *arguments: str) -> list[str]:
         return ["false"]
 
     def failure(self, returncode: int | None, stderr: str) -> HostError:

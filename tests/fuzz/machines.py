@@ -79,7 +79,7 @@ class Machine:
 
     async def prepare(self) -> None: ...
 
-    def channel(self, boot: str, argument: str) -> list[str]:
+    def channel(self, boot: str, *arguments: str) -> list[str]:
         return []
 
     def failure(self, returncode: int | None, stderr: str) -> HostError:

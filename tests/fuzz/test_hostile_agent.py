@@ -103,9 +103,10 @@ class World:
         self.engine.close()
 
 
-async def dial(host: Machine, root: str, on_event: Any, on_closed: Any) -> Link:
+async def dial(host: Machine, root: str, on_event: Any, on_closed: Any, begin: Any) -> Link:
     link = Link(host, on_event, on_closed)
     host.open(link)
+    begin(link)
     return link
 
 

@@ -17,7 +17,7 @@ from towline.agent.messages import (
     read_hello,
     readable,
 )
-from towline.agent.package import BOOT, HEADER, agent_package
+from towline.agent.package import BOOT, HEADER, agent_package, boot_words
 from towline.errors import AgentError, HostError, Nonsense, TowlineError, Unreachable, Unusable
 from towline.hosts.base import Host
 from towline.model.names import shown_cluster
@@ -48,6 +48,8 @@ class Link(asyncio.SubprocessProtocol):
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._process: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
+        #: What is to be sent as soon as there is somebody to send it to.
+        self._unsent = bytearray()
         self._noise = bytearray()
         self._errors = bytearray()
         self._unpacker: Unpacker | None = None
@@ -85,22 +87,35 @@ class Link(asyncio.SubprocessProtocol):
         root: str,
         on_event: Callable[[dict[str, Any], bytes], None],
         on_closed: Callable[[HostError], None],
+        begin: Callable[["Link"], None] = lambda link: None,
     ) -> "Link":
-        """Begin to connect. What is asked from now on is on its way behind the greeting."""
+        """Begin to connect. What `begin` asks goes with the command that starts the agent, and what
+        is asked from then on is on its way behind it."""
         link = cls(host, on_event, on_closed)
         link._root = root
-        stage_two = agent_package().stage_two(root, host.login() is not None)
-        await host.prepare()
-        argv = host.channel(BOOT, str(len(stage_two)))
+        try:
+            begin(link)
+            await host.prepare()
+            await link._start()
+        except BaseException as error:
+            # Whoever asked something hears of it.
+            uncalled = Unreachable(f"{link.name}: it was not called")
+            link._lost(error if isinstance(error, HostError) else uncalled)
+            raise
+        return link
+
+    async def _start(self) -> None:
+        stage_two = agent_package().stage_two(self._root, self.host.login() is not None)
+        words, rest = boot_words(stage_two, bytes(self._unsent))
+        self._unsent[:] = rest
+        argv = self.host.channel(BOOT, *words)
         try:
             # A session of its own: Ctrl-C on the terminal that started the Engine is not for us.
-            await link._loop.subprocess_exec(lambda: link, *argv, start_new_session=True)
+            await self._loop.subprocess_exec(lambda: self, *argv, start_new_session=True)
         except OSError as error:
             raise Unusable(
                 f"cannot run {argv[0]}: {error}", hint="is OpenSSH's client installed?"
             ) from error
-        link._write(stage_two)
-        return link
 
     async def greeted(self, timeout_s: float = 40.0) -> None:
         """Until the agent has said who it is."""
@@ -159,7 +174,9 @@ class Link(asyncio.SubprocessProtocol):
             self.send({"id": next(self._numbers), "op": "cancel", "ids": [number]})
 
     def _write(self, data: bytes | memoryview) -> None:
-        if self._stdin is not None and not self._stdin.is_closing():
+        if self._stdin is None:
+            self._unsent += data
+        elif not self._stdin.is_closing():
             self._stdin.write(data)
 
     def close(self) -> None:
@@ -187,6 +204,9 @@ class Link(asyncio.SubprocessProtocol):
         # uvloop's transports are not subclasses of asyncio's, so this cannot be asserted.
         self._process = cast("asyncio.SubprocessTransport", transport)
         self._stdin = cast("asyncio.WriteTransport", self._process.get_pipe_transport(0))
+        if self._unsent:
+            self._write(bytes(self._unsent))
+            self._unsent.clear()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self.heard_at = time.time()

@@ -1,9 +1,11 @@
 """The agent as one file: a zip of `remote/`, named by its content, and the code that unpacks it."""
 
+import base64
 import functools
 import hashlib
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -11,15 +13,21 @@ from typing import NamedTuple
 
 from towline.agent.frames import encode_json
 
-#: First stage: reads exactly `argv[1]` bytes of code from stdin and runs it. It passes through the
-#: login shell over there, so it contains no quote, `$`, `!`, backtick, backslash or newline. It
-#: must not buffer: what follows on stdin belongs to the agent.
+#: First stage: runs `argv[1]` bytes of code, of what the words behind that hold, and then stdin. It
+#: passes through the login shell over there, so it contains no quote, `$`, `!`, backtick, backslash
+#: or newline. It must not buffer: what follows on stdin belongs to the agent.
 BOOT = (
-    "import os,sys; "
-    "take=lambda n: (lambda c: c+take(n-len(c)) if c and len(c)<n else c)"
-    "(os.read(0,min(n,65536))); "
+    "import base64,os,sys,zlib; "
+    "held=[zlib.decompress(base64.b64decode(str().join(sys.argv[2:])))] "
+    "if sys.argv[2:] else [bytes()]; "
+    "read=lambda n: (lambda c: (c[:n],held.__setitem__(0,c[n:]))[0])(held[0]) if held[0] else "
+    "os.read(0,min(n,65536)); "
+    "take=lambda n: (lambda c: c+take(n-len(c)) if c and len(c)<n else c)(read(n)); "
     "exec(take(int(sys.argv[1])))"
 )
+#: A word that every login shell takes, and how much the words may hold together.
+_LONGEST_WORD = 900
+_MOST_IN_WORDS = 16_000
 
 #: Second stage: unpacks the agent where it is not there yet, then becomes it.
 _STAGE_TWO = """
@@ -77,7 +85,7 @@ except Exception as problem:
     shutil.rmtree(home, True)
     sys.stderr.write("towline: its agent is damaged and is sent again: %s\\n" % problem)
     sys.exit(75)
-main(root, {login!r}, early)
+main(root, {login!r}, early + held[0])
 """
 
 #: The header of the frame that brings the agent.
@@ -95,6 +103,20 @@ class Package(NamedTuple):
         facts = {"root": root, "digest": self.digest, "login": login, "sizes": self.sizes}
         code = _STAGE_TWO.format(**facts, header=encode_json(HEADER))
         return code.encode()
+
+
+def boot_words(stage_two: bytes, asked: bytes) -> tuple[list[str], bytes]:
+    """The arguments of the first stage, and what of both has to follow on stdin.
+
+    Over ssh, stdin costs a round trip more than the command does: a server lets nobody write to a
+    program before it has been started.
+    """
+    text = base64.b64encode(zlib.compress(stage_two + asked)).decode()
+    size = str(len(stage_two))
+    if len(text) > _MOST_IN_WORDS:
+        return [size], stage_two + asked
+    starts = range(0, len(text), _LONGEST_WORD)
+    return [size, *(text[at : at + _LONGEST_WORD] for at in starts)], b""
 
 
 @functools.cache

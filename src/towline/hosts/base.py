@@ -16,8 +16,8 @@ class Host(Protocol):
     async def prepare(self) -> None:
         """Find out what `channel` wants to know; called before each. Nothing else does I/O."""
 
-    def channel(self, boot: str, argument: str) -> list[str]:
-        """The argv whose stdin and stdout lead to `python3 -c boot argument` over there."""
+    def channel(self, boot: str, *arguments: str) -> list[str]:
+        """The argv whose stdin and stdout lead to `python3 -c boot arguments...` over there."""
 
     def failure(self, returncode: int | None, stderr: str) -> HostError:
         """What it means that the channel closed before the agent spoke."""

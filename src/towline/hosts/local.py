@@ -14,9 +14,9 @@ class LocalHost:
     async def prepare(self) -> None:
         pass
 
-    def channel(self, boot: str, argument: str) -> list[str]:
+    def channel(self, boot: str, *arguments: str) -> list[str]:
         # -I: the submitter's PYTHON* variables are for the jobs, not for the agent.
-        return [sys.executable, "-I", "-c", boot, argument]
+        return [sys.executable, "-I", "-c", boot, *arguments]
 
     def failure(self, returncode: int | None, stderr: str) -> HostError:
         last = stderr.strip().splitlines()[-1:] or [f"exit code {returncode}"]

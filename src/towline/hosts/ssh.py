@@ -32,8 +32,8 @@ from towline.model.names import shown_cluster
 #: `-I`: a json.py in the home folder over there is not ours to import.
 _FIND_PYTHON = (
     "for p in python3 /usr/bin/python3 /usr/local/bin/python3 /opt/conda/bin/python3; do "
-    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -I -c "$1" "$2"; fi; done; '
-    'if command -v python >/dev/null 2>&1; then exec python -c "$1" "$2"; fi; '
+    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -I -c "$@"; fi; done; '
+    'if command -v python >/dev/null 2>&1; then exec python -c "$@"; fi; '
     "echo TOWLINE1 no-python; exit 3"
 )
 
@@ -67,8 +67,8 @@ class SshHost:
     async def prepare(self) -> None:
         self._ciphers = await faster_ciphers(self.question())
 
-    def channel(self, boot: str, argument: str) -> list[str]:
-        remote = shlex.join(["sh", "-c", _FIND_PYTHON, "sh", boot, argument])
+    def channel(self, boot: str, *arguments: str) -> list[str]:
+        remote = shlex.join(["sh", "-c", _FIND_PYTHON, "sh", boot, *arguments])
         options = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
         if self._ciphers:
             options += ["-o", f"Ciphers={','.join(self._ciphers)}"]

@@ -181,16 +181,22 @@ class Channel:
         log.error("machine %s does not greet as expected", self.host.name, exc_info=error)
         return Unusable(f"{self.name}: its agent does not greet as expected: {error}")
 
+    def _begin_with(self, link: Link) -> None:
+        self.dialled = link
+        self._begin(link)
+
     async def _dial(self) -> Link:
         self._broken.clear()
-        self.dialled = link = await Link.dial(self.host, self._root, self._received, self._closed)
-        self.called.set()
         try:
-            self._begin(link)
-            await link.greeted()
-        except BaseException:
-            link.close()
-            raise
+            link = await Link.dial(
+                self.host, self._root, self._received, self._closed, self._begin_with
+            )
+            self.called.set()
+            try:
+                await link.greeted()
+            except BaseException:
+                link.close()
+                raise
         finally:
             self.dialled = None
         self._heard, self._heard_at = time.monotonic(), time.time()
