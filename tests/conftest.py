@@ -28,6 +28,7 @@ NOT_QUICK = {
     "e2e",
     "agent",
     "functions",
+    "sweeps",
     "test_batch_live.py",
     "test_batches.py",
     "test_execute_combining.py",

@@ -2,7 +2,15 @@
 
 import pytest
 
-from test_architecture import PACKAGE, imported_modules, layers, named, part_of, python_files
+from test_architecture import (
+    PACKAGE,
+    PLUGINS,
+    imported_modules,
+    layers,
+    named,
+    part_of,
+    python_files,
+)
 
 #: Folders whose own layers are drawn, too.
 INSIDE = ("core", "backends", "agent/remote")
@@ -27,3 +35,15 @@ def test_imports_point_down_inside_too(folder: str) -> None:
         if height.get(part_of(name, package), -1) > height[part]
     ]
     assert not upward, "\n".join(["imports that point up:", *upward])
+
+
+def test_hydra_is_known_to_its_plugins_alone() -> None:
+    """Whoever does not use Hydra neither has nor loads it; and its folder belongs to nobody."""
+    known = [
+        f"{named(path)}:{line}: {name}"
+        for path in python_files(PACKAGE)
+        for line, name in imported_modules(path)
+        if name.split(".")[0] in {"hydra", "omegaconf", "hydra_plugins"}
+    ]
+    assert not known, "\n".join(["imports of Hydra:", *known])
+    assert not (PLUGINS / "__init__.py").exists()

@@ -105,7 +105,7 @@ class RemoteFunction:
         with parcel(folder, {"call": payload}, program_for_calls()) as sent:
             # Before the job: what it makes may come home when this program is gone.
             _keep_key(session, sent.name, sent.key)
-            command = sent.command("call", python)
+            command = sent.command("towline_remote.single", python)
             job = session.submit(command, folder=folder, **sent.added_to(options))
         return FunctionJob(session, job.facts)
 

@@ -51,12 +51,12 @@ class Parcel:
             "env": {**options.get("env", {}), KEY_VARIABLE: self.key.hex()},
         }
 
-    def command(self, job: str, python: str, number: int = 0) -> list[str]:
-        """What starts our side there; without a `python`, the one that looks most like ours."""
+    def command(self, module: str, python: str, number: int = 0) -> list[str]:
+        """What starts a module of ours there; without a `python`, in the one most like ours."""
         wanted = "{}.{}".format(*sys.version_info[:2])
         program = f"{self.inside}/{PROGRAM}"
         theirs = "" if python else sys.executable
-        return [python or "python3", "-u", program, job, wanted, theirs, str(number)]
+        return [python or "python3", "-u", program, module, wanted, theirs, str(number)]
 
 
 @contextmanager
@@ -115,19 +115,24 @@ def _make(place: Path) -> None:
 @cache
 def program_for_calls() -> bytes:
     """Our side of a call and cloudpickle, as one file that any Python of this version runs."""
-    packages = {
+    return program_with({})
+
+
+def program_with(packages: Mapping[str, Path]) -> bytes:
+    """The same, with more packages in it."""
+    ours = {
         "towline_remote": Path(__file__).parent / "remote",
         "cloudpickle": Path(cloudpickle.__file__).parent,
     }
-    return zipped(packages, packages["towline_remote"] / "__main__.py")
+    return zipped({**ours, **packages}, ours["towline_remote"] / "__main__.py")
 
 
 def zipped(packages: Mapping[str, Path], main: Path) -> bytes:
-    """Python packages as one file; the same bytes whenever they are the same, as they travel."""
+    """Packages and modules as one file; the same bytes whenever they are the same: it travels."""
     sources = {
-        f"{name}/{path.relative_to(folder)}": path.read_bytes()
-        for name, folder in packages.items()
-        for path in sorted(folder.rglob("*.py"))
+        f"{name}/{path.relative_to(place)}" if place.is_dir() else f"{name}.py": path.read_bytes()
+        for name, place in packages.items()
+        for path in (sorted(place.rglob("*.py")) if place.is_dir() else [place])
     }
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -26,7 +26,10 @@ def start_workers(
     with parcel(folder, {}, program_for_calls()) as sent:
         numbers = range(1, count + 1)
         lines = [
-            {"argv": sent.command("worker", python, number), "title": f"worker {number}"}
+            {
+                "argv": sent.command("towline_remote.worker", python, number),
+                "title": f"worker {number}",
+            }
             for number in numbers
         ]
         base = ask_for(["true"], folder, cast("Options", sent.added_to(options)))

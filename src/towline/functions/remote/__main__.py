@@ -3,6 +3,7 @@
 Any Python may read this file, so that an old one can say what is wrong with it.
 """
 
+import importlib
 import os
 import shutil
 import sys
@@ -14,7 +15,7 @@ towline: the functions come from Python {wanted}, which this Python {ours} ({pat
 
 
 def main(job, wanted, theirs, number):
-    """Go on as a worker or with one call, in a Python of the wanted version."""
+    """Go on with the module that does the job, in a Python of the wanted version."""
     ours = "%d.%d" % sys.version_info[:2]
     tried = int(os.environ.pop("TOWLINE_PYTHONS_TRIED", "0"))
     others = [theirs, shutil.which("python" + wanted) if ours != wanted else None]
@@ -32,11 +33,7 @@ def main(job, wanted, theirs, number):
         sys.path[1:1] = [
             os.path.join(os.getcwd(), os.fsdecode(p)) for p in file.read().split(b"\0")
         ]
-    if job == "worker":
-        from towline_remote.worker import main
-    else:
-        from towline_remote.single import main
-    main(folder, int(number))
+    importlib.import_module(job).main(folder, int(number))
 
 
 if __name__ == "__main__":

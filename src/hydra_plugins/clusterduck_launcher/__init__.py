@@ -1,0 +1,1 @@
+"""Where configurations for clusterduck look for its launchers."""

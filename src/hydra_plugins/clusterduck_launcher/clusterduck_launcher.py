@@ -1,0 +1,13 @@
+"""The launchers of clusterduck under the names that configurations have for them."""
+
+from hydra_plugins.towline_launcher.launcher import TowlineLauncher
+
+
+class ClusterDuckSlurmLauncher(TowlineLauncher):
+    """Runs packs of runs on a Slurm, by default the one that is configured."""
+
+    queue = "slurm"
+
+
+class ClusterDuckLocalLauncher(TowlineLauncher):
+    """Runs packs of runs on this machine."""

@@ -1,0 +1,1 @@
+"""Hydra's launcher for Towline: `hydra/launcher=towline`."""

@@ -1,0 +1,184 @@
+"""Runs the runs of one job of a sweep, some at a time, each in a process of its own.
+
+A run that crashes fails alone. Whatever becomes of one is written down, signed, where the sweep's
+folder is: in the sweep's own folder where this machine sees it, else in the job's, from which it
+comes home.
+"""
+
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from typing import Any
+
+from towline_remote.wire import VALUE, Forged, own_key, packed, unpacked
+
+from .shares import Shares
+
+#: Neither a value nor an exception: the process ended without a word.
+GONE = b"G"
+#: A library that finds these believes to be one of several processes of one training.
+_RANKS = ("LOCAL_RANK", "RANK")
+
+
+def main(folder: str, number: int) -> None:
+    with open(folder + "/plan", encoding="utf-8") as file:
+        plan = json.load(file)
+    # What is at home at the same path is found, too; what travelled comes first.
+    sys.path += [path for path in plan["sys_path"] if path not in sys.path and os.path.isdir(path)]
+    root = plan["sweep"] if os.path.exists(plan["mark"]) else os.path.join(os.getcwd(), "sweep")
+    pack = Pack(folder, plan, root, plan["packs"][number])
+    sys.exit(1 if pack.run() else 0)
+
+
+class Pack:
+    """The runs of this job, and which of them are under way."""
+
+    def __init__(self, folder: str, plan: "dict[str, Any]", root: str, runs: "list[int]") -> None:
+        self.folder, self.plan, self.root = folder, plan, root
+        self.key = own_key()
+        self.results = f"{root}/{plan['results']}"
+        os.makedirs(self.results, exist_ok=True)
+        self.waiting = [run for run in runs if not self._is_done(run)]
+        self.slots = max(1, min(plan["parallel"], len(runs)))
+        self.shares = Shares(plan["resources"], self.slots)
+        self.alone = len(runs) == 1 or self.slots == 1
+        #: Process -> its run, its slot and its folder for what is temporary.
+        self.under_way: dict[int, tuple[int, int, str]] = {}
+        self.failed = 0
+        # Loaded once, so that each run begins with it.
+        self.program = importlib.import_module(plan["program"])
+
+    def run(self) -> int:
+        """Run all of them; how many failed."""
+        for word in self.shares.words:
+            self.say(word)
+        if self.plan["verbose"]:
+            for slot in range(self.slots):
+                self.say(f"slot {slot}: {self.shares.said(slot)}")
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        signal.signal(signal.SIGTERM, self._stop)
+        delay = float((self.plan["resources"].get("stagger") or {}).get("delay") or 0)
+        begin = time.monotonic()
+        #: Slot -> when it may take a run: the first ones begin one after the other.
+        free = {slot: begin + slot * delay for slot in range(self.slots)}
+        while self.waiting or self.under_way:
+            now = time.monotonic()
+            for slot in [slot for slot, at in free.items() if at <= now and self.waiting]:
+                del free[slot]
+                self._start(self.waiting.pop(0), slot)
+            pause = min(free.values(), default=now + 60) - now if self.waiting else 60
+            signal.sigtimedwait({signal.SIGCHLD}, max(0.01, pause))
+            free.update(dict.fromkeys(self._reap(), 0.0))
+        return self.failed
+
+    def say(self, text: str) -> None:
+        print(f"towline: {text}", flush=True)
+
+    def _is_done(self, run: int) -> bool:
+        try:
+            with open(f"{self.results}/{run}", "rb") as file:
+                return bool(unpacked(self.key, file.read())[0][0] == VALUE)
+        except (OSError, Forged, IndexError):
+            return False
+
+    def _start(self, run: int, slot: int) -> None:
+        place = tempfile.mkdtemp(prefix=f"run-{run}-")
+        if self.plan["verbose"]:
+            self.say(f"run {run} begins in slot {slot}")
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid:
+            self.under_way[pid] = (run, slot, place)
+            return
+        code = 1
+        try:
+            code = self._be(run, slot, place)
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 1
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(code & 0xFF)
+
+    def _be(self, run: int, slot: int, place: str) -> int:
+        """In the process of the run."""
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        if not self.alone:
+            output = os.open(place + "/.output", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+        os.makedirs(place + "/tmp")
+        os.environ["TMPDIR"] = place + "/tmp"
+        tempfile.tempdir = None
+        for name in _RANKS:
+            os.environ.pop(name, None)
+        self.shares.take(slot)
+        said = self.shares.said(slot) if self.plan["verbose"] else ""
+        kind, payload = self.program.run(self.folder, run, self.plan, self.root, said)
+        self._write(run, kind, payload)
+        return 0 if kind == VALUE else 1
+
+    def _write(self, run: int, kind: bytes, payload: bytes) -> None:
+        path = f"{self.results}/{run}"
+        with open(path + ".part", "wb") as file:
+            file.write(packed(self.key, kind, run, payload))
+        os.replace(path + ".part", path)
+
+    def _reap(self) -> "list[int]":
+        """The slots that are free again."""
+        freed = []
+        while self.under_way:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                break
+            if pid not in self.under_way:
+                continue
+            run, slot, place = self.under_way.pop(pid)
+            try:
+                # What it left behind does not share the slot with the next one.
+                os.killpg(pid, signal.SIGKILL)
+            except OSError:
+                pass
+            self._ended(run, status, place)
+            freed.append(slot)
+        return freed
+
+    def _ended(self, run: int, status: int, place: str) -> None:
+        if not self.alone:
+            self._show(run, place + "/.output")
+        shutil.rmtree(place, ignore_errors=True)
+        if not os.path.exists(f"{self.results}/{run}"):
+            how = {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {}
+            code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+            self._write(run, GONE, json.dumps({"code": code, **how}).encode())
+        if status:
+            self.failed += 1
+
+    def _show(self, run: int, path: str) -> None:
+        """What a run printed, in one piece, although others printed at the same time."""
+        print(f"--- run {run}: {' '.join(self.plan['titles'][run])}", flush=True)
+        try:
+            with open(path, "rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+        except OSError:
+            pass
+        sys.stdout.flush()
+
+    def _stop(self, *_: object) -> None:
+        for pid in self.under_way:
+            try:
+                os.killpg(pid, signal.SIGTERM)
+            except OSError:
+                pass
+        os._exit(128 + signal.SIGTERM)
