@@ -29,6 +29,37 @@ def collect(self):
     real_collect(self)
 outside.Collection.collect = collect
 """
+#: Who collects for a job `kN` is killed at the Nth thing that he does, once.
+KILLER = """
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+from remote.run import supervisor
+left, killed = [-1], [""]
+def step():
+    left[0] -= 1
+    if left[0] == 0 and not os.path.exists(killed[0]):
+        os.mkdir(killed[0])
+        os.kill(os.getpid(), signal.SIGKILL)
+def counted(real):
+    def call(*args, **named):
+        step()
+        try:
+            return real(*args, **named)
+        finally:
+            step()
+    return call
+real_collect = supervisor.Supervisor.collect
+def collect(self, key):
+    killed[0] = {root!r} + "/killed-" + key
+    left[0] = int(key[1:])
+    real_collect(self, key)
+    left[0] = -1
+supervisor.Supervisor.collect = collect
+for name in ("open", "close", "mkdir", "unlink", "rename", "pwrite", "utime", "rmdir", "lstat"):
+    setattr(os, name, counted(getattr(os, name)))
+"""
+#: So many at a time.
+MANY = 12
 WRITES = 'mkdir -p "$OUT/deep"; echo one > "$OUT/one"; echo two > "$OUT/deep/two"; exit 3'
 
 
@@ -101,6 +132,27 @@ def test_a_supervisor_that_is_killed_while_it_collects_is_followed_by_another(
     again = new_agent()
     assert collected(again)["count"] == 0
     assert set(made(again)) >= {"OUT/one", "OUT/deep/two"} and "OUT/half" not in made(again)
+
+
+def test_whoever_collects_may_be_killed_at_any_point(
+    new_agent: NewAgent, root: Path, tmp_path: Path
+) -> None:
+    agent = new_agent(code=KILLER + START)
+    first = 1
+    while True:
+        keys = [f"k{number}" for number in range(first, first + MANY)]
+        for key in keys:
+            agent.start(key, "sh", "-c", WRITES, **about(tmp_path / key))
+        agent.end_of(*keys)
+        for key in keys:
+            assert agent.ended[key]["code"] == 3
+            assert collected(agent, key)["count"] == 0
+            assert made(agent, key) == ["OUT/deep/two", "OUT/one"], key
+            assert not (root / f"jobs/{key}/collected").exists()
+        if not all((root / f"killed-{key}").exists() for key in keys):
+            break
+        first += MANY
+    assert first > MANY
 
 
 @pytest.mark.parametrize("stays", ["its agent stays", "its agent leaves", "its agent is killed"])
