@@ -154,7 +154,8 @@ class Sampler:
             return
         if end["cpu_s"] > self.last[1]:
             self.take_cpu(end["ended"], end["cpu_s"])
-        self.stretch.mem_mb = max(self.stretch.mem_mb, end["max_rss_kb"] / 1024.0)
+        # Of one process alone, and with what it had of us before it became the command.
+        self.stretch.mem_mb = self.stretch.mem_mb or end["max_rss_kb"] / 1024.0
         if goes_on:
             self.write()
             return
