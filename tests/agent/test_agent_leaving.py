@@ -67,6 +67,24 @@ def test_a_command_that_ended_before_its_agent_left_keeps_its_exit_code_though_m
     assert json.loads((root / "records/a/exit").read_text())["code"] == 5
 
 
+def test_a_supervisor_killed_after_its_agent_left_costs_no_exit_code(
+    new_agent: NewAgent, root: Path
+) -> None:
+    agent = new_agent()
+    for key in ("a", "b"):
+        agent.start(key, "sh", "-c", UNTIL_TOLD)
+        agent.wait_for(lambda key=key: key in agent.started)
+    supervisor = supervisor_of(agent, "a")
+    hang_up(agent, "connection gone")
+    os.kill(supervisor, signal.SIGKILL)
+    second = new_agent()
+    assert second.state("a") == second.state("b") == "running"
+    for key in ("a", "b"):
+        end_it(root, key)
+        assert second.end_of(key)["code"] == 5
+    assert agent.process.wait(30) == 0, "whoever stayed goes with the last of its jobs"
+
+
 def test_who_stays_for_one_command_looks_after_the_others_of_the_agent_as_well(
     new_agent: NewAgent, root: Path
 ) -> None:

@@ -164,3 +164,22 @@ def test_machines_are_cleaned_and_a_silent_one_is_named(tow: Tow, hosts: Hosts) 
     assert folders(root) == ["2-1-0"]
     wait_until(lambda: tow("gc", timeout=90).returncode == 0, timeout=60)
     assert folders(root) == []
+
+
+@pytest.mark.real
+def test_what_a_job_forbade_to_look_into_is_told_and_goes_all_the_same(
+    tow: Tow, hosts: Hosts
+) -> None:
+    configure(tow, "h1")
+    inner = "mkdir -p shut/in; echo 1 > shut/in/file; chmod 000 shut; echo 2 > open"
+    done = tow("run", "-c", "lab", "sh", "-c", f"{inner}; chmod 000 $JOB_DIR; exit 3")
+    assert done.returncode == 3, done.stderr
+    done = tow("run", "-c", "lab", "sh", "-c", inner)
+    assert "left out shut: it leads out of the folder, or cannot be read" in done.stderr
+    home = tow.folder / "job_results/2"
+    assert [path.name for path in home.iterdir()] == ["open"]
+    done = tow("gc", "--all")
+    assert done.returncode == 0, done.stderr
+    root = hosts.home("h1") / ".towline"
+    assert folders(root) == []
+    wait_until(lambda: not list((root / "trash").iterdir()))

@@ -1,9 +1,9 @@
 """The soak's own checker finds what it is there to find."""
 
+import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from soak import verdict
 from soak.__main__ import summed_up
 from soak.verdict import Verdict, judge
-from soak.victims import LEFT_ALONE, Killer, Orphaning
+from soak.victims import Killer, Orphaning
 from soak.work import MADE, Work
 from testbed.hosts import Hosts
 from towline.client.session import Session
@@ -55,12 +55,11 @@ def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
 def test_whatever_is_wrong_fails_the_soak_and_so_does_a_soak_without_jobs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lost = Counter({LEFT_ALONE: 2, "": 0})
-    assert summed_up(Verdict(5, lost, [])) == 0
+    assert summed_up(Verdict(5, 2, [])) == 0
     assert "2 jobs lost, their supervisor and their agent" in capsys.readouterr().out
-    assert summed_up(Verdict(5, lost, ["job 1: soak1 ran 2 times"])) == 1
+    assert summed_up(Verdict(5, 2, ["job 1: soak1 ran 2 times"])) == 1
     assert "WRONG: job 1: soak1 ran 2 times" in capsys.readouterr().out
-    assert summed_up(Verdict(0, Counter(), [])) == 1
+    assert summed_up(Verdict(0, 0, [])) == 1
 
 
 def test_a_job_that_went_well_is_right(case: Case) -> None:
@@ -95,25 +94,31 @@ def test_a_lost_job_is_wrong_unless_its_supervisor_and_its_agent_were_killed(cas
     case.views = [LOST]
     assert len(case.wrong()) == 1
     agent = (10, 1234)
-    case.killer.orphanings = [Orphaning(2, None), Orphaning(1, agent)]
-    case.killer.alive_at = {agent: 101.0}
+    case.killer.orphanings = [Orphaning(2, agent), Orphaning(1, agent)]
     assert len(case.wrong()) == 1, "its agent was there to learn how it ended"
-    case.killer.alive_at = {agent: 60.0}
+    case.killer.killed = {agent: 101.0}
+    assert len(case.wrong()) == 1, "and was killed only after it had"
+    case.killer.killed = {agent: 60.0}
     assert case.wrong() == []
-    for at_all in (Orphaning(1, None), Orphaning(1, (11, 5), at_start=True)):
-        case.killer.orphanings, case.killer.alive_at = [at_all], {(11, 5): 101.0}
-        assert case.wrong() == []
     case.ran = ["soak1", "soak1"]
     assert case.wrong() == ["job 1: soak1 ran 2 times"]
 
 
+def test_an_agent_that_goes_without_being_killed_is_no_excuse(case: Case) -> None:
+    case.views = [LOST]
+    case.killer.killed = {(10, 1234): 60.0}
+    case.killer.orphanings = [Orphaning(1, None), Orphaning(1, None, at_start=True)]
+    assert len(case.wrong()) == 1
+
+
 def test_of_a_lost_job_whose_command_ran_to_its_end_all_must_be_home(case: Case) -> None:
     case.views = [LOST]
-    case.killer.orphanings = [Orphaning(1, None)]
+    case.killer.killed = {(10, 1234): 60.0}
+    case.killer.orphanings = [Orphaning(1, (10, 1234))]
     (case.home / "1.out").unlink()
     case.log["err"] = ""
     assert len(case.wrong()) == 2
-    case.killer.orphanings = [Orphaning(1, None, at_start=True)]
+    case.killer.orphanings = [Orphaning(1, (10, 1234), at_start=True)]
     assert case.wrong() == [], "it may never have run"
 
 
@@ -148,4 +153,20 @@ def test_only_a_supervisor_that_was_killed_while_its_command_ran_may_lose_a_job(
         case.killer.kill_supervisors([supervisor.pid])
         assert supervisor.wait(10) == -signal.SIGKILL
     expected = [] if at_start is None else [Orphaning(1, None, at_start)]
-    assert [one._replace(at=0.0) for one in case.killer.orphanings] == expected
+    found = [one._replace(agent=None, at=0.0) for one in case.killer.orphanings]
+    assert found == expected
+
+
+def test_supervisors_of_an_agent_that_was_killed_are_remembered(case: Case) -> None:
+    become = "import time; open('/proc/self/comm', 'w').write('tow-agent'); "
+    start = "import subprocess; p = subprocess.Popen(['sleep', '300']); print(p.pid, flush=True); "
+    words = [sys.executable, "-c", become + start + "time.sleep(300)"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout is not None
+        supervisor = int(agent.stdout.readline())
+        try:
+            case.killer.kill(agent.pid)
+            assert [pid for pid, _ in case.killer.killed] == [agent.pid]
+            assert [pid for pid, _ in case.killer.bereaved] == [supervisor]
+        finally:
+            os.kill(supervisor, signal.SIGKILL)

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from e2e.checker import output
-from soak.victims import LEFT_ALONE, Killer
+from soak.victims import Killer
 from soak.work import MADE, Work
 from towline.client.session import Session
 
 
 class Verdict(NamedTuple):
-    """How many were looked at, how many were lost and why that may be, and what is wrong."""
+    """How many were looked at, how many were lost as they may be, and what is wrong."""
 
     jobs: int
-    lost: Counter[str]
+    lost: int
     wrong: list[str]
 
 
@@ -34,18 +34,18 @@ def judge(
     wrong = [f"job {job} was never asked for" for job in known.keys() - asked.keys()]
     names = {work.name for work in asked.values()}
     wrong += [f"{name} ran, but was never asked for" for name in times.keys() - names]
-    lost: Counter[str] = Counter()
+    lost = 0
     for job, work in asked.items():
         view = known.get(job)
         if view is None:
             wrong.append(f"job {job} is not known any more")
             continue
         if view["state"] == "lost":
-            why = killer.may_be_lost(job, view["ended"])
-            lost[why] += bool(why)
-            wrong += _about_lost(job, work, view, times[work.name], why)
-            # Its command came to its end all the same; only how is not known.
-            is_whole = why == LEFT_ALONE
+            why = killer.why_lost(job, view["ended"])
+            lost += why is not None
+            wrong += _about_lost(job, work, view, times[work.name], why is not None)
+            # Its command came to its end all the same, if it began; only how is not known.
+            is_whole = why is not None and not why.at_start
         else:
             wrong += _about_ended(job, work, view, times[work.name])
             is_whole = True
@@ -59,11 +59,11 @@ def judge(
     return Verdict(len(asked), lost, wrong)
 
 
-def _about_lost(job: int, work: Work, view: Mapping[str, Any], ran: int, why: str) -> list[str]:
+def _about_lost(job: int, work: Work, view: Mapping[str, Any], ran: int, may_be: bool) -> list[str]:
     found = []
     if ran > 1:
         found.append(f"job {job}: {work.name} ran {ran} times")
-    if not why:
+    if not may_be:
         found.append(f"job {job} is lost, and need not have been: {view['reason']}")
     return found
 

@@ -1,16 +1,16 @@
 """Who is killed: Engines, agents, supervisors and sshd sessions of one TOWLINE_HOME and its hosts.
 
-A job may be lost only when its supervisor was killed while its command ran, and the agent that the
-command was left to was gone too before it ended: nobody is left then who could learn its exit code;
-or when it was killed in the very moment of the start, with the command being nobody's yet. The
-killer writes down what it needs to tell such jobs from others.
+A job may be lost only when both were killed: its supervisor, while its command ran, and the agent
+that had started that supervisor, before the command ended. Nobody is left then who could learn the
+exit code. An agent that only leaves, because its Engine or its connection was killed, becomes a
+guardian, and that counts as the agent. The killer writes down what it needs to tell such jobs from
+others.
 """
 
 import contextlib
 import json
 import os
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,22 +21,18 @@ from typing import Any, NamedTuple
 from e2e.engines import engine_pid, serves
 from testbed.hosts import Hosts
 from testbed.leftovers import belonging_to
-from testbed.processes import name_of, parent_of, processes_on
+from testbed.processes import children_of, name_of, parent_of, processes_on
 
 HERE = "this"
 #: Of the Engines that are just starting, this share is killed.
 EARLY = 0.15
-AGENT, SUPERVISOR = "tow-agent", "tow-supervisor"
+AGENT, GUARDIAN, SUPERVISOR = "tow-agent", "tow-guardian", "tow-supervisor"
 #: A process that starts another stops only when that has begun.
 LONGEST_STOP_S = 0.5
-LOOK_EVERY_S = 0.2
 #: What was killed so shortly before or after may have to do with it.
 AROUND_S = 10.0
 
 
-#: Why a job may be lost.
-LEFT_ALONE = "their supervisor and their agent being killed"
-AT_START = "their supervisor being killed in the moment of the start"
 #: A process, whatever has its number later: that and when it started.
 Process = tuple[int, int]
 
@@ -45,7 +41,8 @@ class Orphaning(NamedTuple):
     """A supervisor was killed while the command of its job ran, or was just being started."""
 
     job: int
-    #: The agent that has the command now; None where there was none.
+    #: Who started the supervisor, and has the command now, or was killed before; None where that
+    #: one is gone without having been killed.
     agent: Process | None
     #: The number of the command was not written down yet.
     at_start: bool = False
@@ -64,11 +61,13 @@ class Killer:
         self.orphanings: list[Orphaning] = []
         #: Whom it killed, and when, in words.
         self.history: list[str] = []
-        #: When the agents that have commands of killed supervisors were last seen alive.
-        self.alive_at: dict[Process, float] = {}
+        #: The agents that it killed, and when; and the supervisors that these left behind.
+        self.killed: dict[Process, float] = {}
+        self.bereaved: dict[Process, Process] = {}
         self._ways: list[tuple[Callable[[], int], str, int]] = [
             (self._engine, "Engine", 6),
-            (self._agent, "agent", 3),
+            (lambda: self._agent(AGENT), "agent", 3),
+            (lambda: self._agent(GUARDIAN), "guardian", 1),
             (self._supervisor, "supervisor", 3),
             (self._agent_and_supervisors, "agent and supervisors", 1),
             (self._session, "sshd session", 3),
@@ -81,16 +80,23 @@ class Killer:
         with contextlib.suppress(OSError):
             self.kills[name] += kill()
 
-    def _kill(self, pid: int) -> None:
-        self.history.append(f"{time.time():.3f} {name_of(pid)} {pid}, child of {parent_of(pid)}")
+    def kill(self, pid: int) -> None:
+        """Kill one, and write down whom it leaves behind if it is an agent."""
+        name, process = name_of(pid), _process(pid)
+        self.history.append(f"{time.time():.3f} {name} {pid}, child of {parent_of(pid)}")
+        if name in (AGENT, GUARDIAN):
+            # Stopped first, so that it starts no other supervisor meanwhile.
+            os.kill(pid, signal.SIGSTOP)
+            _await_stop(pid)
+            self.bereaved |= dict.fromkeys(map(_process, children_of(pid)), process)
+            self.killed[process] = time.time()
         os.kill(pid, signal.SIGKILL)
 
     def about(self, job: int) -> list[str]:
         """What it did to a job, for whoever wonders why that is lost."""
         found = [orphaning for orphaning in self.orphanings if orphaning.job == job]
         told = [
-            f"{one}, its agent last seen alive at {self.alive_at.get(one.agent or (0, 0), 0.0):.3f}"
-            for one in found
+            f"{one}, its agent killed at {self.killed.get(one.agent or (0, 0))}" for one in found
         ]
         around = [
             line
@@ -99,38 +105,13 @@ class Killer:
         ]
         return told + around
 
-    @contextlib.contextmanager
-    def looking(self) -> Iterator[None]:
-        """Meanwhile, see who lives."""
-        over = threading.Event()
-
-        def look() -> None:
-            while not over.wait(LOOK_EVERY_S):
-                self.look()
-
-        looks = threading.Thread(target=look)
-        looks.start()
-        try:
-            yield
-        finally:
-            over.set()
-            looks.join()
-
-    def look(self) -> None:
-        now = time.time()
-        for agent in list(self.alive_at):
-            if _lives(agent):
-                self.alive_at[agent] = now
-
-    def may_be_lost(self, job: int, ended: float) -> str:
-        """Why nobody could learn how this job ended; empty where somebody could."""
-        for orphaning in self.orphanings:
-            if orphaning.job == job:
-                if orphaning.at_start:
-                    return AT_START
-                if orphaning.agent is None or self.alive_at[orphaning.agent] <= ended:
-                    return LEFT_ALONE
-        return ""
+    def why_lost(self, job: int, ended: float) -> Orphaning | None:
+        """What was done to a job of which nobody could learn how it ended; None where somebody
+        could."""
+        for one in self.orphanings:
+            if one.job == job and one.agent and self.killed.get(one.agent, ended + 1.0) <= ended:
+                return one
+        return None
 
     # --- ways to kill ------------------------------------------------------------------------
 
@@ -140,15 +121,15 @@ class Killer:
         if not pid or (self.random.random() > EARLY and not serves(self.home, pid)):
             return 0
         # Its agents notice that nobody speaks to them any more, and go.
-        self._kill(pid)
+        self.kill(pid)
         return 1
 
-    def _agent(self) -> int:
+    def _agent(self, name: str) -> int:
         place = self._any_place()
-        agents = self._processes(place, AGENT)
+        agents = self._processes(place, name)
         if not agents:
             return 0
-        self._kill(self.random.choice(agents))
+        self.kill(self.random.choice(agents))
         return 1
 
     def _session(self) -> int:
@@ -159,7 +140,7 @@ class Killer:
         ]
         if not sessions:
             return 0
-        self._kill(self.random.choice(sessions))
+        self.kill(self.random.choice(sessions))
         return 1
 
     def _supervisor(self) -> int:
@@ -172,11 +153,12 @@ class Killer:
 
     def _agent_and_supervisors(self) -> int:
         place = self._any_place()
-        agents, supervisors = self._processes(place, AGENT), self._supervisors(place)
+        supervisors = self._supervisors(place)
+        agents = self._processes(place, AGENT) + self._processes(place, GUARDIAN)
         if not agents or not supervisors:
             return 0
         for pid in agents:
-            self._kill(pid)
+            self.kill(pid)
         self.kill_supervisors(supervisors)
         return len(supervisors) + len(agents)
 
@@ -190,15 +172,13 @@ class Killer:
                 try:
                     self._write_down(pid)
                 finally:
-                    self._kill(pid)
+                    self.kill(pid)
 
     def _write_down(self, supervisor: int) -> None:
-        agent = _agent_of(supervisor)
+        agent = _agent_of(supervisor) or self.bereaved.get(_process(supervisor))
         for job, life in _lives_of(supervisor):
             if _runs(life):
                 self.orphanings.append(Orphaning(job, agent, "pid" not in life, time.time()))
-        if agent is not None:
-            self.alive_at.setdefault(agent, 0.0)
 
     # --- who is there ------------------------------------------------------------------------
 
@@ -222,10 +202,17 @@ class Killer:
 def _agent_of(supervisor: int) -> Process | None:
     """The agent that gets the command of a killed supervisor; None where it is gone."""
     parent = parent_of(supervisor)
+    if parent <= 1:
+        return None
     with contextlib.suppress(OSError):
-        if name_of(parent) == AGENT:
-            return parent, _stat(parent)[1]
+        # Just when an agent becomes a guardian, it has the name of its program.
+        if name_of(parent) in (AGENT, GUARDIAN) or name_of(parent).startswith("python"):
+            return _process(parent)
     return None
+
+
+def _process(pid: int) -> Process:
+    return pid, _stat(pid)[1]
 
 
 def _lives_of(supervisor: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -249,13 +236,6 @@ def _await_stop(pid: int) -> None:
     until = time.monotonic() + LONGEST_STOP_S
     while time.monotonic() < until and _stat(pid)[0] not in "TtZX":
         time.sleep(0.001)
-
-
-def _lives(process: Process) -> bool:
-    with contextlib.suppress(OSError):
-        state, start = _stat(process[0])
-        return start == process[1] and state not in "ZX"
-    return False
 
 
 def _stat(pid: int) -> tuple[str, int]:

@@ -32,3 +32,9 @@ def parent_of(pid: int) -> int:
             if line.startswith("PPid:"):
                 return int(line.split()[1])
     return 0
+
+
+def children_of(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []

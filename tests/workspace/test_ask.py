@@ -45,3 +45,8 @@ def test_a_title_that_means_other_jobs_is_refused(title: str) -> None:
     with pytest.raises(UsageError, match="means other jobs"):
         spec(title=title)
     assert spec(title=f"x{title}").title == f"x{title}"
+
+
+@pytest.mark.parametrize("title", ["", "  "])
+def test_an_empty_title_is_the_command(title: str) -> None:
+    assert spec(title=title).title == spec().title != ""

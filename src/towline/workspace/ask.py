@@ -177,7 +177,7 @@ def spec_from(ask: JobAsk, places: Places, owner: str) -> JobSpec:
         cluster=name,
         owner=owner,
         request=format_request(request),
-        title=title_of(ask.title if ask.title is not None else " ".join(ask.argv)),
+        title=title_of((ask.title or "").strip() or " ".join(ask.argv)),
         folder=keepable(ask.cwd),
         env=variables_of(ask, defaults.env, cluster.env),
         setup=setup,

@@ -10,6 +10,7 @@ import weakref
 
 from towline.backends.base import FileSource, Fleet
 from towline.backends.tasks import Tasks
+from towline.engine.cleaning.cleaned import explained
 from towline.engine.engine import Engine, request_of
 from towline.engine.results.fetched import Fetched
 from towline.engine.results.fetching import Fetching
@@ -118,6 +119,8 @@ class Results:
             self._fetching.pop(job_id, None)
 
     def _why_not(self, job: Job, error: Exception) -> str:
+        if isinstance(error, AgentError):
+            return explained(self.engine, job, error).text
         if isinstance(error, TowlineError):
             return error.text
         log.error("the results of job %d", job.id, exc_info=error)

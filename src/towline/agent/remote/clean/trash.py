@@ -27,16 +27,20 @@ class Trash:
         self.more = False
         self.timer: "Timer | None" = loop.later(1.0, self.step)
 
-    def add(self, folder: str, key: str) -> None:
-        """Out of sight at once, removed soon."""
+    def add(self, folder: str, key: str) -> bool:
+        """Out of sight at once, removed soon; False where it cannot be moved."""
+        aside = "%s/%s.%s" % (self.home.trash, key, unique())
         try:
-            os.rename(folder, "%s/%s.%s" % (self.home.trash, key, unique()))
+            remove(lambda path: os.rename(path, aside), folder)
         except FileNotFoundError:
-            return
+            return True
+        except OSError:
+            return False
         self.more = True
         if self.timer is None:
             # At once: somebody may just make room for the job that he starts next.
             self.timer = self.loop.later(0.0, self.step)
+        return True
 
     def step(self) -> None:
         self.timer = None
@@ -69,15 +73,27 @@ def thrown_away(home: "Home", path: str, before: float) -> bool:
 
 def removals(top: str) -> "Iterator[None]":
     """Remove everything below `top`, yielding between files."""
-    for folder, folders, names in os.walk(top, topdown=False):
+    closed: "set[str]" = set()
+    while True:
+        shut: "set[str]" = set()
+        yield from removed(top, lambda problem: shut.add(problem.filename))
+        # What a job forbade to look into is opened, once.
+        again = [path for path in shut - closed if opened(path)]
+        if not again:
+            return
+        closed.update(again)
+
+
+def removed(top: str, onerror: "Callable[[OSError], None]") -> "Iterator[None]":
+    for folder, folders, names in os.walk(top, topdown=False, onerror=onerror):
         for name in names:
             if folder == top and may_be_put_back(top + "/" + name):
                 continue
-            remove(os.unlink, os.path.join(folder, name))
+            try_to_remove(os.unlink, os.path.join(folder, name))
             yield
         for name in folders:
             path = os.path.join(folder, name)
-            remove(os.unlink if os.path.islink(path) else os.rmdir, path)
+            try_to_remove(os.unlink if os.path.islink(path) else os.rmdir, path)
             yield
 
 
@@ -92,14 +108,28 @@ def may_be_put_back(path: str) -> bool:
         return True
 
 
+def try_to_remove(how: "Callable[[str], None]", path: str) -> None:
+    try:
+        remove(how, path)
+    except OSError:
+        pass
+
+
 def remove(how: "Callable[[str], None]", path: str) -> None:
+    """A job may leave folders that forbid changes."""
     try:
         how(path)
     except PermissionError:
-        try:  # a job may leave folders that forbid changes
-            os.chmod(os.path.dirname(path), 0o700)
-            how(path)
-        except OSError:
-            pass
+        opened(os.path.dirname(path))
+        if os.path.isdir(path) and not os.path.islink(path):
+            opened(path)
+        how(path)
+
+
+def opened(folder: str) -> bool:
+    """Whether it is ours to look into and to change now."""
+    try:
+        os.chmod(folder, 0o700)
     except OSError:
-        pass
+        return False
+    return True

@@ -189,7 +189,7 @@ def changed(home: "Home", place: "Place", spec: "Spec") -> "Iterator[Message]":
         if is_unchanged(known.get(to_text(below(source, path))), path, facts):
             continue
         try:
-            yield described(to_text(below(top, path)), path, facts)
+            yield described(to_text(below(top, path)) or ".", path, facts)
         except OSError:
             continue  # gone meanwhile
 
@@ -200,20 +200,27 @@ def below(folder: str, path: str) -> str:
 
 
 def found_below(top: str) -> "Iterator[tuple[str, os.stat_result]]":
-    """Everything but folders, with its facts."""
-    for place, folders, names in os.walk(top):
+    """Everything but folders, with its facts; and folders that nobody may look into."""
+    shut: "list[str]" = []
+    for place, folders, names in os.walk(top, onerror=lambda error: shut.append(error.filename)):
         folders[:] = [name for name in folders if name not in NEVER]
         links = [name for name in folders if os.path.islink(place + "/" + name)]
-        for name in names + links:
-            path = place + "/" + name
-            try:
-                yield path, os.lstat(path)
-            except OSError:
-                continue  # gone meanwhile
+        for path in [place + "/" + name for name in names + links]:
+            yield from with_facts(path)
+    for path in shut:
+        yield from with_facts(path)
+
+
+def with_facts(path: str) -> "Iterator[tuple[str, os.stat_result]]":
+    try:
+        yield path, os.lstat(path)
+    except OSError:
+        return  # gone meanwhile
 
 
 def wanted(facts: "os.stat_result") -> bool:
-    return stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode)
+    """A folder that nobody may look into is told as well: it is missed at home, with a remark."""
+    return any(is_kind(facts.st_mode) for is_kind in (stat.S_ISREG, stat.S_ISLNK, stat.S_ISDIR))
 
 
 def described(name: str, path: str, facts: "os.stat_result") -> "Message":

@@ -1,8 +1,9 @@
-"""What an agent becomes that has to leave while commands of killed supervisors are its children.
+"""What an agent becomes that has to leave while jobs that it started run on.
 
-Nobody but their parent can learn how they end, so it stays in the place of their supervisors until
-they did. It is the same process with a fresh program in it: the connection and all that the agent
-had open are gone, and the records stay locked.
+Nobody but its parent can learn how the command of a killed supervisor ends, and that is whoever
+started the supervisor. So it stays, asleep, until these jobs are over, and takes the place of a
+supervisor that is killed or was. It is the same process with a fresh program in it: the connection
+and all that the agent had open are gone, and the records of killed supervisors stay locked.
 """
 
 import json
@@ -22,8 +23,9 @@ from .supervisors import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..typed import Message
+    from ..typed import Message, Reaped
 
+NAME = b"tow-guardian"
 CODE = "import sys; sys.path.insert(0, %r); from %s.guardian import main; main(sys.argv[1:])"
 
 
@@ -50,34 +52,56 @@ def become(home: "Home", left: "list[Message]") -> None:
 def main(words: "list[str]") -> None:
     home = Home(words[0])
     machine.become_subreaper()
-    machine.set_name(b"tow-supervisor")
+    machine.set_name(NAME)
     os.chdir("/")
     # Whoever nudges us wakes the loop; what there is to do is looked for at every turn of it.
     signal.signal(signal.SIGUSR1, lambda *_: None)
-    loop = Loop(lambda text: note(home, text))
-    over: "list[str]" = []
-    orphans = Orphans(loop, home, lambda job, seen: None, lambda key, end: None, over.append)
-    loop.children_ended.append(orphans.children_ended)
-    for word in words[1:]:
-        take_up(home, orphans, json.loads(word))
-    # One that ended just now is a child that is still to be waited for.
-    loop.woken(0)
-    while orphans.orphans:
-        loop.turn()
-    for key in over:
-        outside.collect(home, key)
+    Guardian(home, [json.loads(word) for word in words[1:]]).stay()
     os._exit(0)
+
+
+class Guardian:
+    def __init__(self, home: "Home", left: "list[Message]") -> None:
+        self.home = home
+        self.loop = Loop(lambda text: note(home, text))
+        #: Jobs that ended with us in the place of their supervisors.
+        self.over: "list[str]" = []
+        self.orphans = Orphans(
+            self.loop, home, lambda job, seen: None, lambda key, end: None, self.over.append
+        )
+        self.loop.children_ended.append(self.orphans.children_ended)
+        self.loop.children_ended.append(self.children_ended)
+        #: Supervisors that live -> their jobs.
+        self.supervised = {
+            about["supervisor"]: about["key"] for about in left if "life" not in about
+        }
+        for about in left:
+            if "life" in about:
+                take_up(home, self.orphans, about)
+
+    def stay(self) -> None:
+        """Until nothing is left to see to."""
+        # One that ended just now is a child that is still to be waited for.
+        self.loop.woken(0)
+        while self.supervised or self.orphans.orphans:
+            self.loop.turn()
+            while self.over:
+                outside.collect(self.home, self.over.pop())
+
+    def children_ended(self, ended: "Reaped") -> None:
+        """A supervisor ends with its job, or was killed: then the command is ours."""
+        for pid in ended:
+            key = self.supervised.pop(pid, "")
+            seen = look(self.home, key, self.loop.recent) if key else None
+            if seen is not None and seen.state == "running":
+                job = Job(key)
+                job.started = seen.started
+                self.orphans.watch(job, seen)
 
 
 def take_up(home: "Home", orphans: "Orphans", about: "Message") -> None:
     """Go on where the agent was."""
     job = Job(about["key"])
-    if "life" not in about:
-        seen = look(home, job.key)
-        if seen.state in ("held", "running"):
-            job.started = seen.started
-            orphans.watch(job, seen)
-        return
     fd = about["life"]
     if fd is not None:
         os.set_inheritable(fd, False)

@@ -270,12 +270,11 @@ class Jobs:
         self.orphans.children_ended(ended)
 
     def left_to_us(self) -> "list[Message]":
-        """What there is to know of the jobs whose end nobody but us can see. Whoever stays for them
-        also looks after those that still have a supervisor: it may be killed as well."""
-        left = self.orphans.left_to_us()
-        if left:
-            left += [{"key": job.key} for job in self.jobs.values() if job.worker is not None]
-        return left
+        """What there is to know of the jobs whose end nobody but us can see, or could see should
+        their supervisor be killed."""
+        workers = [(job.key, job.worker.pid) for job in self.jobs.values() if job.worker]
+        supervised = [{"key": key, "supervisor": pid} for key, pid in workers]
+        return self.orphans.left_to_us() + supervised
 
     # The other operations
 
@@ -382,9 +381,9 @@ class Jobs:
                 continue
             if look(self.home, key).state == "ended" or never_began(self.home, key):
                 # Its record last: without it nobody would know that the job is over.
-                for folder in (self.home.job(key), self.home.new_record(key)):
-                    self.trash.add(folder, key)
-                forgotten.append(key)
+                folders = (self.home.job(key), self.home.new_record(key))
+                if all(self.trash.add(folder, key) for folder in folders):
+                    forgotten.append(key)
         return {"forgotten": forgotten}
 
 
