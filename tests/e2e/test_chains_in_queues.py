@@ -133,7 +133,8 @@ def batches_are_links(tow: Tow, cluster: str, queue: Hosts) -> None:
     other = batch(tow, "other", cluster, ["d", "e"], "--after", "sweep.2,evaluate")
     jobs = [first, *sweep, last, *other]
     in_queue(tow, *jobs)
-    assert f"for job {first}" in tow("why", "sweep").stdout
+    for name in ("sweep", "sweep.2"):
+        assert f"waits in {cluster}'s own queue for job {first}" in tow("why", name).stdout
     kill_engine(tow.home)
     queue.worker("touch", "go")
     wait_until(lambda: all(recorded(queue, job) for job in jobs), timeout=SLOW_S)
@@ -214,3 +215,24 @@ def test_each_of_a_chain_runs_once_whenever_the_engine_is_killed(tow: Tow, slurm
         assert ended(tow, job, SLOW_S)["state"] == "done"
         kill_engine(tow.home)
     assert ran(slurm) == ["a", "b", "c", "d", "e", "f"]
+
+
+def test_what_follows_a_job_that_died_without_a_word_waits_for_the_engine(
+    tow: Tow, slurm: Slurm
+) -> None:
+    slurm_jobs.configure(tow)
+    # What runs it is its parent, which can leave no record then.
+    dies = 'until [ -e "$HOME/go" ]; do sleep 0.1; done; kill -KILL $PPID'
+    first = submit(tow, "-t", "first", "-c", "cedar", "--", "sh", "-c", dies)
+    second = step(tow, "second", "cedar", "--after", "first")
+    third = step(tow, "third", "cedar", "--after-any", "first")
+    in_queue(tow, first, second, third)
+    kill_engine(tow.home)
+    slurm.worker("touch", "go")
+    returned = "ls .towline/handed/*/returned 2>/dev/null | wc -l"
+    wait_until(lambda: slurm.worker("sh", "-c", returned).strip() == "2", timeout=SLOW_S)
+    assert ran(slurm) == []
+    assert ended(tow, first, SLOW_S)["state"] in ("lost", "failed")
+    assert ended(tow, second, SLOW_S)["because"]["job"] == first
+    assert ended(tow, third, SLOW_S)["state"] == "done"
+    assert (show(tow, second)["state"], ran(slurm)) == ("skipped", ["third"])

@@ -185,6 +185,7 @@ class Core(Ledger):
                 step.tell(job, Kind.ENDED)
                 self._go_on_without(job, step)
             else:
+                self.chains.leave(job_id)
                 self._keep(job, step, Kind.STOP_ASKED)
                 step.orders.append(StopAttempt(job, fact.now))
 

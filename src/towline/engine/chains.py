@@ -93,7 +93,10 @@ def waiting_words(engine: Engine, waiter: Unit, after: tuple[Awaited, ...]) -> s
 
 def _where(engine: Engine, waiter: Unit) -> str:
     """In which queue it waits, that lets it go on while no Engine runs; empty for our own."""
-    job = engine.core.jobs.get(waiter) if isinstance(waiter, int) else None
+    if isinstance(waiter, str):
+        batch = engine.store.batches.newest(waiter)
+        return f" in {batch.base.cluster}'s own queue" if batch and batch.follows else ""
+    job = engine.core.jobs.get(waiter)
     follows = job is not None and job.attempt is not None and job.attempt.follows
     return f" in {job.spec.cluster}'s own queue" if job and follows else ""
 

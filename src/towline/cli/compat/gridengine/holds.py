@@ -37,7 +37,8 @@ def _change(words: list[str], what: str) -> int:
         late = _ask(entries, what, found)
         for number in dict.fromkeys(entry.number for entry in found):
             if number in late:
-                print(f'denied: job "{number}" has begun, or is an array: it cannot be held')
+                why = "has begun, is in its cluster's own queue, or is an array"
+                print(f'denied: job "{number}" {why}: it cannot be held')
                 code = 1
             else:
                 print(f"modified hold of job {number}")
