@@ -2,8 +2,10 @@
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra.core.plugins import Plugins
@@ -13,6 +15,7 @@ from hydra.test_utils.launcher_common_tests import (
     IntegrationTestSuite,
     LauncherTestSuite,
 )
+from hydra.test_utils.test_utils import TSweepRunner
 
 from hydra_plugins.clusterduck_launcher.clusterduck_launcher import ClusterDuckLocalLauncher
 from hydra_plugins.towline_launcher.launcher import TowlineLauncher
@@ -50,6 +53,30 @@ def test_hydra_finds_the_launchers() -> None:
 @pytest.mark.parametrize("launcher_name, overrides", [("towline", HERE)])
 class TestLauncher(LauncherTestSuite):
     """What any launcher does."""
+
+
+def test_values_come_in_the_order_of_the_overrides(
+    hydra_sweep_runner: TSweepRunner, tmpdir: Path
+) -> None:
+    def wait_for(config: Any) -> float:
+        time.sleep(config.seconds)
+        return float(config.seconds)
+
+    words = ["hydra/launcher=clusterduck_local", "hydra.launcher.wait_for_completion=true"]
+    words += ["hydra.launcher.parallel_runs_per_node=2", "+seconds=0.6,0.05,0.1"]
+    sweep = hydra_sweep_runner(
+        calling_file=None,
+        calling_module="hydra.test_utils.a_module",
+        task_function=wait_for,
+        config_path="configs",
+        config_name="compose.yaml",
+        overrides=words,
+        temp_dir=tmpdir,
+    )
+    with sweep:
+        assert sweep.returns is not None
+        assert [one.return_value for one in sweep.returns[0]] == [0.6, 0.05, 0.1]
+        assert [one.hydra_cfg.hydra.job.num for one in sweep.returns[0]] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

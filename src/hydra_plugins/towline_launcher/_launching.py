@@ -11,6 +11,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ class Launch:
             program=PROGRAM,
             resources=resources,
             verbose=bool(fields.get("verbose")),
+            raised=[one.name for one in fields_of(JobReturn) if one.name.startswith("_remote_")],
             sys_path=[path for path in sys.path if path and os.path.isabs(path)],
         )
         sweep = submit(
@@ -253,6 +255,8 @@ def returned(config: Any, came: Frame | None, cwd: str, folder: str) -> JobRetur
         made.return_value = pickle.loads(told["value"])
         made.status = JobStatus.COMPLETED
         return made
+    for name, value in told.get("raised", {}).items():
+        setattr(made, name, value)
     error = failure(told["failure"])
     if not isinstance(error, Exception):
         # It would end the whole sweep here.

@@ -55,6 +55,8 @@ def run(folder, number, plan, root, share):
     if returned.status == JobStatus.FAILED:
         error = returned._return_value
         logged(error)
+        # From 1.4 on Hydra has ways of its own to tell where it was raised.
+        ended["raised"] = {name: getattr(returned, name, None) for name in plan["raised"]}
         ended["failure"] = packed_failure(error)
         return RAISED, pickle.dumps(ended)
     try:

@@ -45,6 +45,8 @@ class Plan:
     resources: dict[str, Any] = field(default_factory=dict)
     verbose: bool = False
     sys_path: list[str] = field(default_factory=list)
+    #: What the program tells of an exception, by its own names for it.
+    raised: list[str] = field(default_factory=list)
 
 
 @dataclass
