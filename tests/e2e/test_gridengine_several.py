@@ -22,8 +22,8 @@ def test_processes_on_several_hosts_find_each_other(tow: Tow, gridengine: GridEn
     assert all(known["hosts"] == hosts for known in told)
     assert [known["LOCAL_RANK"] for known in told] == ["0", "0"]
     assert show(tow, 1)["machines"] == list(hosts.values())
-    accounts = shell(gridengine, f"qacct -j {show(tow, 1)['queue']['number']}")
-    assert "granted_pe   pairs" in accounts
+    ask = f"qacct -j {show(tow, 1)['queue']['number']} 2>/dev/null"
+    wait_until(lambda: "granted_pe   pairs" in shell(gridengine, f"{ask} || :"), timeout=SLOW_S)
     many = meet(tow, "-r", "6:[]", cluster="msc")
     here = [known["here"] for known in many]
     assert here == sorted(here, key=here.index) and {here.count(name) for name in NODES} == {3}
