@@ -23,9 +23,9 @@ LASTING = (
 
 
 def lines_printed(hosts: Hosts, name: str) -> int:
-    """How far the farthest job on a host has counted, looked up on its disk."""
+    """How far every job on a host has counted, looked up on its disk."""
     files = hosts.home(name).glob(".towline/jobs/*/out")
-    return max((file.read_bytes().count(b"\n") for file in files), default=0)
+    return min((file.read_bytes().count(b"\n") for file in files), default=0)
 
 
 def told(hosts: Hosts, name: str) -> list[str]:
