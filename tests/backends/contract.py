@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from backends.scripts import Await, Exit, Make, Say, Script, Serve
 from towline.backends.base import Backend
-from towline.backends.terms import Port, Printed, Wanted
+from towline.backends.terms import Port, Printed, WantedFile
 from towline.errors import AgentError, HostError, NotFound
 from towline.model.events import Fact, ProcessEnded, ProcessStarted
 from towline.model.grammar import parse_request
@@ -237,7 +237,9 @@ async def its_files_are_listed_read_and_written(world: World) -> None:
     listed = {entry["name"] async for page in files.listed("changed") for entry in page}
     gathered = {one.entry["name"] async for page in files.gathered("walk") for one in page}
     assert "made.txt" in listed and "made.txt" in gathered
-    parts = [part async for part in files.read_all([Wanted("made.txt", 3), Wanted("none", 0)])]
+    parts = [
+        part async for part in files.read_all([WantedFile("made.txt", 3), WantedFile("none", 0)])
+    ]
     assert {(part.index, bytes(part.data), part.error is None) for part in parts} == {
         (0, b"new", True),
         (1, b"", False),

@@ -8,7 +8,7 @@ from towline.backends.queue.facts import Recorded
 from towline.backends.queue.handover import Handover, by_name
 from towline.backends.queue.state import Attempt, Place
 from towline.backends.slurm.dialect import listed_entry
-from towline.probes.slurm import Listed
+from towline.probes.slurm import SlurmEntry
 
 
 def attempt(number: int, **more: Any) -> Attempt:
@@ -74,7 +74,7 @@ def test_full_queue_is_tried_again_after_a_while_though_nothing_of_ours_ended() 
 
 
 def test_tasks_are_known_by_their_array_and_number() -> None:
-    task = listed_entry(Listed("12_7", "RUNNING", comment="towline:e-a1"))
+    task = listed_entry(SlurmEntry("12_7", "RUNNING", comment="towline:e-a1"))
     assert by_name([task]) == {"e-a1_7": [task]}
     one = attempt(1, array="e-a1", index=7)
     assert one.name == "e-a1_7"

@@ -9,7 +9,7 @@ import pytest
 
 from backends.hostile import HostileHost
 from towline.backends.machines.driver import Driver
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.model.events import ProcessEnded, ProcessStarted
 from towline.model.identity import Identity
 from towline.snapshot.blobs import BlobStore
@@ -59,7 +59,9 @@ class Scene:
             lost_after_s=86400.0,
         )
         identity = Identity("n1", "id of n1", "b", 1)
-        self.wanted = Wanted(KEY, 12, 1, 0, order=None, sent=sent, started=sent, identity=identity)
+        self.wanted = WantedProcess(
+            KEY, 12, 1, 0, order=None, sent=sent, started=sent, identity=identity
+        )
         self.driver.wanted[KEY] = self.wanted
 
     async def reaches(self, host: str, known: dict[str, Any]) -> Line:

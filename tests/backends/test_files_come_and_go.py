@@ -13,7 +13,7 @@ import pytest
 
 from testbed.waiting import wait_until
 from towline.agent.link import Link
-from towline.backends.terms import SHORT, Piece, Wanted
+from towline.backends.terms import SHORT, UploadPiece, WantedFile
 from towline.backends.transfer.flow import PIECE
 from towline.backends.transfer.job_files import JobFiles
 from towline.backends.transfer.listing import pages
@@ -98,7 +98,7 @@ def fill(folder: Path, sizes: list[int]) -> dict[str, bytes]:
 
 
 async def read_all(
-    files: JobFiles, wanted: list[Wanted], between: Callable[[], None] = lambda: None
+    files: JobFiles, wanted: list[WantedFile], between: Callable[[], None] = lambda: None
 ) -> dict[str, bytes]:
     """What comes of each file; its parts must come in order."""
     found: dict[int, bytes] = {}
@@ -120,7 +120,7 @@ SIZES = [*range(12), SHORT - 1, SHORT, SHORT + 1, PIECE - 1, PIECE, PIECE + 1, 3
 def test_many_files_come_in_few_messages_and_as_they_are(play: Play) -> None:
     async def scenario(lab: Lab) -> None:
         contents = fill(lab.folder, SIZES)
-        wanted = [Wanted(name, len(content)) for name, content in contents.items()]
+        wanted = [WantedFile(name, len(content)) for name, content in contents.items()]
         assert await read_all(JobFiles(lab.reach), wanted) == contents
         assert lab.asked.count("get_many") <= 5
 
@@ -130,13 +130,13 @@ def test_many_files_come_in_few_messages_and_as_they_are(play: Play) -> None:
 async def gather(files: JobFiles, between: Callable[[], None] = lambda: None) -> dict[str, bytes]:
     """What is in every file below the job's folder; the long ones come behind the others."""
     found: dict[str, bytes] = {}
-    later: list[Wanted] = []
+    later: list[WantedFile] = []
     async for some in files.gathered("walk", path=""):
         for one in some:
             name = one.entry["name"]
             assert name not in found
             if one.content is None:
-                later.append(Wanted(name, one.entry["size"]))
+                later.append(WantedFile(name, one.entry["size"]))
             else:
                 found[name] = bytes(one.content)
         between()
@@ -190,7 +190,7 @@ def test_files_that_grew_or_shrank_since_they_were_listed_come_as_they_are_now(p
     async def scenario(lab: Lab) -> None:
         contents = fill(lab.folder, [0, 10, 100_000, PIECE, 2 * MB])
         told = [2 * MB, 0, 5, 3 * MB, PIECE]
-        wanted = [Wanted(name, size) for name, size in zip(contents, told, strict=True)]
+        wanted = [WantedFile(name, size) for name, size in zip(contents, told, strict=True)]
         assert await read_all(JobFiles(lab.reach), wanted) == contents
 
     play(scenario)
@@ -199,8 +199,8 @@ def test_files_that_grew_or_shrank_since_they_were_listed_come_as_they_are_now(p
 def test_what_is_gone_or_may_not_be_had_is_told_and_the_others_come(play: Play) -> None:
     async def scenario(lab: Lab) -> None:
         (lab.folder / "here").write_text("x")
-        wanted = [Wanted(path, 1) for path in ("gone", "../../../up", ".", "here")]
-        wanted.append(Wanted("also gone", 10 * MB))
+        wanted = [WantedFile(path, 1) for path in ("gone", "../../../up", ".", "here")]
+        wanted.append(WantedFile("also gone", 10 * MB))
         found = [part async for part in JobFiles(lab.reach).read_all(wanted)]
         codes = {part.index: part.error.code for part in found if part.error}
         assert codes == {0: "no_such_file", 1: "outside", 2: "is_folder", 4: "no_such_file"}
@@ -212,7 +212,9 @@ def test_what_is_gone_or_may_not_be_had_is_told_and_the_others_come(play: Play) 
 def test_a_file_that_is_said_to_be_endless_is_read_to_its_end_and_no_further(play: Play) -> None:
     async def scenario(lab: Lab) -> None:
         (lab.folder / "short").write_text("x")
-        wanted = [Wanted(path, 1 << 62, offset) for path in ("gone", "short") for offset in (0, 1)]
+        wanted = [
+            WantedFile(path, 1 << 62, offset) for path in ("gone", "short") for offset in (0, 1)
+        ]
         found = [part async for part in JobFiles(lab.reach).read_all(wanted)]
         assert {part.index for part in found if part.error} == {0, 1}
         assert [(part.index, bytes(part.data)) for part in found if not part.error] == [
@@ -250,7 +252,7 @@ def test_reading_goes_on_after_every_cut_in_the_middle_of_files_too(play: Play, 
     async def scenario(lab: Lab) -> None:
         random = Random(seed)
         contents = fill(lab.folder, [5 * MB, *[2000] * 300, 4 * MB, PIECE + 1])
-        wanted = [Wanted(name, len(content)) for name, content in contents.items()]
+        wanted = [WantedFile(name, len(content)) for name, content in contents.items()]
         parts = itertools.count(seed)
 
         def cut_now_and_then() -> None:
@@ -264,14 +266,16 @@ def test_reading_goes_on_after_every_cut_in_the_middle_of_files_too(play: Play, 
     play(scenario)
 
 
-async def pieces_of(contents: dict[str, bytes], lab: Lab, random: Random) -> AsyncIterator[Piece]:
+async def pieces_of(
+    contents: dict[str, bytes], lab: Lab, random: Random
+) -> AsyncIterator[UploadPiece]:
     """As a client sends them; the connection breaks at any moment."""
     for name, content in contents.items():
         for offset in range(0, max(1, len(content)), PIECE):
             data = content[offset : offset + PIECE]
             if random.random() < 0.05:
                 lab.cut()
-            yield Piece(name, 0o640, offset, data, last=offset + PIECE >= len(content))
+            yield UploadPiece(name, 0o640, offset, data, last=offset + PIECE >= len(content))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -336,7 +340,7 @@ def test_a_piece_that_was_damaged_on_its_way_is_not_taken(play: Play, op: str) -
             if op == "get":
                 [piece async for piece in files.read("d0/f0")]
             else:
-                [part async for part in files.read_all([Wanted("d0/f0", 10)])]
+                [part async for part in files.read_all([WantedFile("d0/f0", 10)])]
 
     play(scenario)
 

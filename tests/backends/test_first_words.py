@@ -10,7 +10,7 @@ import pytest
 from testbed.waiting import wait_until
 from towline.agent.link import Link
 from towline.backends.machines.driver import Driver
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.config.settings import SnapshotSettings
 from towline.errors import Unusable
 from towline.hosts.local import LocalHost
@@ -140,7 +140,9 @@ def test_a_machine_that_has_the_snapshot_is_told_to_start_the_moment_it_has_gree
             driver.expect(snapshot)
             link = await driver.reach()
             assert probes
-            wanted = Wanted("e-1-1-0", 1, 1, 0, order=lambda: AN_ORDER, snapshots=(snapshot,))
+            wanted = WantedProcess(
+                "e-1-1-0", 1, 1, 0, order=lambda: AN_ORDER, snapshots=(snapshot,)
+            )
             driver.want(wanted)
             while "start" not in said:
                 await asyncio.sleep(0.01)

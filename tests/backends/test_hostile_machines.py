@@ -10,7 +10,7 @@ import pytest
 
 from backends.hostile import HELLO, HostileHost, watch_processes
 from towline.backends.machines.driver import Driver
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.model.events import ProcessEnded, ProcessStarted
 from towline.snapshot.blobs import BlobStore
 
@@ -42,7 +42,7 @@ class Scene:
     def want(self, *keys: str) -> None:
         for key in keys:
             job = int(key.split("-")[1])
-            self.driver.want(Wanted(key, job, 1, 0, order=lambda key=key: order(key)))  # type: ignore[misc]
+            self.driver.want(WantedProcess(key, job, 1, 0, order=lambda key=key: order(key)))  # type: ignore[misc]
 
     def is_given_up(self) -> bool:
         return self.driver.error is not None and self.driver.link is None
@@ -101,7 +101,7 @@ def test_a_machine_that_speaks_nonsense_is_said_to_and_called_again(
 ) -> None:
     async def scenario(scene: Scene) -> None:
         spoil(scene.host)
-        wanted = Wanted(KEYS[0], 1, 1, 0, order=None, sent=True, started=True)
+        wanted = WantedProcess(KEYS[0], 1, 1, 0, order=None, sent=True, started=True)
         scene.driver.want(wanted)
         scene.driver.channel.open()
         await scene.until(scene.is_given_up)
@@ -205,7 +205,7 @@ def test_an_order_that_cannot_be_made_ends_its_own_job_alone(play: Play) -> None
 
         scene.host.after["start"] = ENDED_WELL
         await scene.driver.reach()
-        scene.driver.want(Wanted(KEYS[0], 1, 1, 0, order=broken))
+        scene.driver.want(WantedProcess(KEYS[0], 1, 1, 0, order=broken))
         scene.want(KEYS[1])
         await scene.until(lambda: len(scene.endings()) == 2)
         assert (scene.endings()[1].cause, scene.endings()[2].code) == ("refused", 0)
@@ -227,7 +227,9 @@ def test_contents_that_are_gone_here_end_the_job_that_needs_them_and_no_other(
         await scene.driver.reach()
         for number, snapshot in ((1, listed), (3, "cd" * 32)):
             key = f"e-{number}-1-0"
-            wanted = Wanted(key, number, 1, 0, order=lambda: order("x"), snapshots=(snapshot,))
+            wanted = WantedProcess(
+                key, number, 1, 0, order=lambda: order("x"), snapshots=(snapshot,)
+            )
             scene.driver.want(wanted)
         scene.want(KEYS[1])
         await scene.until(lambda: len(scene.endings()) == 3)
@@ -249,7 +251,7 @@ def test_what_is_wrong_with_a_machine_begins_with_the_name_that_people_know(
     async def scenario(scene: Scene) -> None:
         scene.host.name = "slurm:me@cedar"
         spoil(scene.host)
-        wanted = Wanted(KEYS[0], 1, 1, 0, order=None, sent=True, started=True)
+        wanted = WantedProcess(KEYS[0], 1, 1, 0, order=None, sent=True, started=True)
         scene.driver.want(wanted)
         scene.driver.channel.open()
         await scene.until(scene.is_given_up)

@@ -9,7 +9,7 @@ import pytest
 
 from towline.backends.machines.backend import Machines
 from towline.backends.machines.channel import Channel
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.backends.membership import Membership
 from towline.errors import HostError, Unreachable
 from towline.model.events import MachineRemoved, MachineSeen
@@ -66,7 +66,7 @@ class Lab:
 
     def run(self, name: str, key: str = "e-1-1-0") -> Slot:
         """Let a process run on a machine; the place that it was given."""
-        self.machines.drivers[name].wanted[key] = Wanted(key, 1, 1, 0, order=None, sent=True)
+        self.machines.drivers[name].wanted[key] = WantedProcess(key, 1, 1, 0, order=None, sent=True)
         return Slot(name, target=self.machines.members[name].target)
 
     def answers(self, name: str, identity: Identity | None, user: str = "me") -> None:

@@ -3,12 +3,12 @@
 import pytest
 
 from towline.backends.slurm.fitting import could_ever_run
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 
 NODES = [
-    Node("n1", 4, 4000, {"a100": 2}, partitions=("main", "gpu"), features=("ib",)),
-    Node("n2", 4, 4000, {"a100": 2}, closed="drained", partitions=("main", "gpu")),
-    Node("n3", 16, 64000, {"h100": 1}, down="down", partitions=("main", "big")),
+    QueueNode("n1", 4, 4000, {"a100": 2}, partitions=("main", "gpu"), features=("ib",)),
+    QueueNode("n2", 4, 4000, {"a100": 2}, closed="drained", partitions=("main", "gpu")),
+    QueueNode("n3", 16, 64000, {"h100": 1}, down="down", partitions=("main", "big")),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from towline.backends.machines import driver as driving
 from towline.backends.machines.backend import Machines
 from towline.backends.machines.driver import Driver
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.backends.membership import Membership
 from towline.errors import AgentError, HostError
 from towline.hosts.base import Host
@@ -16,7 +16,7 @@ from towline.model.events import Fact, ProcessEnded
 from towline.model.grammar import parse_request
 from towline.model.job import Attempt, Job, JobSpec, State
 from towline.model.machine import Slot
-from towline.probes.machine import Limits
+from towline.probes.machine import ConfiguredLimits
 from towline.snapshot.blobs import BlobStore
 
 
@@ -68,7 +68,7 @@ def play(scenario: Callable[[Driver, FakeLink], Coroutine[Any, Any, None]], fold
         )
         link = FakeLink()
         driver.channel.link = link  # type: ignore[assignment]
-        driver.wanted["k"] = Wanted("k", 1, 1, 0, None, sent=True, started=True)
+        driver.wanted["k"] = WantedProcess("k", 1, 1, 0, None, sent=True, started=True)
         await asyncio.wait_for(scenario(driver, link), 20)
 
     asyncio.run(run())
@@ -122,7 +122,7 @@ def test_a_job_of_several_that_is_stopped_while_its_machines_are_reached_never_s
         for name in ("gpu1", "gpu2"):
             host = Nowhere()
             host.name = name
-            machines.members[name] = Membership(host, "", Limits(), 60.0)
+            machines.members[name] = Membership(host, "", ConfiguredLimits(), 60.0)
             driver = Driver(
                 host, "", machines.blobs, reported.append, machines._held, lambda *_: None, 5.0, 60
             )

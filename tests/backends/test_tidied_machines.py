@@ -12,7 +12,7 @@ import pytest
 from backends.hostile import watch_processes
 from towline.agent.link import Link
 from towline.backends.machines.driver import Driver
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.config.settings import SnapshotSettings
 from towline.hosts.local import LocalHost
 from towline.model.events import ProcessEnded
@@ -56,7 +56,9 @@ class Lab:
             "environ": None,
             "snapshot": snapshot,
         }
-        wanted = Wanted(key, job, 1, 0, order=lambda: order, snapshots=(snapshot,) * bool(snapshot))
+        wanted = WantedProcess(
+            key, job, 1, 0, order=lambda: order, snapshots=(snapshot,) * bool(snapshot)
+        )
         self.driver.want(wanted)
         async with asyncio.timeout(60):
             while not (ends := [f for f in self.facts if isinstance(f, ProcessEnded)][job - 1 :]):

@@ -19,7 +19,7 @@ from towline.model.events import Fact
 from towline.model.grammar import parse_request
 from towline.model.job import Attempt, Ending, Job, JobSpec, Queueing, State
 from towline.model.machine import Slot
-from towline.probes.machine import Limits
+from towline.probes.machine import ConfiguredLimits
 from towline.snapshot.blobs import BlobStore
 
 CLUSTER = "there"
@@ -117,7 +117,9 @@ class RealWorld:
         self.facts: list[Fact] = []
         blobs = BlobStore(str(self.folder / "blobs"))
         backends = make_backends(self.engine_id, self.facts.append, blobs, lambda name: None, 5.0)
-        members = [Membership(host, self.root, Limits(), 86400.0) for host in self.hosts()]
+        members = [
+            Membership(host, self.root, ConfiguredLimits(), 86400.0) for host in self.hosts()
+        ]
         self.joined(backends, members)
         self.backends = backends
         self.backend: Backend = backends

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from builders import a_machine
-from towline.agent.remote.jobs.series import AllSeries
+from towline.agent.remote.jobs.series import SeriesTable
 from towline.core.decide import Core
 from towline.model.events import (
     Fact,
@@ -63,7 +63,7 @@ class Far:
     up: bool = True
 
     def __post_init__(self) -> None:
-        self.series = AllSeries(lambda process: self.waiting.get(process.key) is process)
+        self.series = SeriesTable(lambda process: self.waiting.get(process.key) is process)
 
 
 class World:
@@ -242,7 +242,7 @@ class World:
         machine.connection += 1
         machine.up = False
         machine.waiting.clear()
-        machine.series = AllSeries(lambda process: machine.waiting.get(process.key) is process)
+        machine.series = SeriesTable(lambda process: machine.waiting.get(process.key) is process)
         for process in machine.running.values():
             machine.series.join(process)
 

@@ -16,7 +16,7 @@ from towline.core.garbage import (
 )
 from towline.model.job import FINAL, Attempt, Job, JobSpec, State
 from towline.model.machine import Slot
-from towline.model.results import NOTHING, PENDING, Results, at_home, not_fetched
+from towline.model.results import NOTHING, PENDING, ResultsState, at_home, not_fetched
 
 ENGINE = "abcd"
 NOW = 1000 * DAY_S
@@ -26,7 +26,7 @@ RULES = Rules(after_s=14 * DAY_S, keep_bytes=1000)
 def a_job(
     number: int = 1,
     days_ago: float | None = 20,
-    results: Results = NOTHING,
+    results: ResultsState = NOTHING,
     state: State = State.DONE,
 ) -> Job:
     """A job that ended some days ago; None: it has not."""

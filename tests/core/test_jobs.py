@@ -7,7 +7,7 @@ from towline.engine.reasons import reason_words
 from towline.model.job import Ending, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.model.reason import NO_REASON, STOPPED, Reason
-from towline.model.results import NOTHING, PENDING, Results
+from towline.model.results import NOTHING, PENDING, ResultsState
 
 NOW = 1000.0
 OK = Ending(code=0, started=1.0, ended=2.0)
@@ -60,7 +60,9 @@ def test_a_failed_job_says_why(ending: Ending, code: int | None, reason: str) ->
         (Ending(code=127, cause="not_found", ended=2.0), NOTHING),
     ],
 )
-def test_what_started_or_printed_something_has_results(ending: Ending, results: Results) -> None:
+def test_what_started_or_printed_something_has_results(
+    ending: Ending, results: ResultsState
+) -> None:
     assert after(a_running_job(), ending).results == results
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_gpu, a_job, a_machine, at
-from towline.core.scheduling.fairshare import FULL_SHARE_S, HALF_LIFE_S, Shares
+from towline.core.scheduling.fairshare import FULL_SHARE_S, HALF_LIFE_S, FairShares
 from towline.core.scheduling.scheduler import Placed, Scheduler
 
 
@@ -85,7 +85,7 @@ def test_nobody_waits_for_ever_because_others_used_less() -> None:
 
 
 def test_usage_is_forgotten_by_half_in_a_half_life() -> None:
-    shares = Shares()
+    shares = FairShares()
     assert shares.penalty_s("anna", 0) == 0
     shares.start("anna", 10, now=0)
     shares.stop("anna", 10, now=1000)
@@ -97,7 +97,7 @@ def test_usage_is_forgotten_by_half_in_a_half_life() -> None:
 
 
 def test_what_ran_before_a_restart_counts() -> None:
-    shares = Shares()
+    shares = FairShares()
     shares.start("anna", 1, now=1000)
     shares.start("ben", 1, now=0)
     assert shares.penalty_s("ben", 1000) > shares.penalty_s("anna", 1000)

@@ -10,7 +10,7 @@ from towline.core.samples import (
     Measuring,
     Peaks,
     Reading,
-    Stretch,
+    SampleStretch,
     Use,
     Used,
     peaks_of,
@@ -19,9 +19,9 @@ from towline.core.samples import (
 )
 
 
-def minute(number: int, cpus: float = 1.0, attempt: int = 1) -> Stretch:
+def minute(number: int, cpus: float = 1.0, attempt: int = 1) -> SampleStretch:
     used = Used(0, cpus, cpus, 100.0, 0.5, 0.9, 1000.0)
-    return Stretch(number * STRETCH_S, STRETCH_S, attempt, (used,))
+    return SampleStretch(number * STRETCH_S, STRETCH_S, attempt, (used,))
 
 
 def test_a_minute_has_the_average_and_the_most_of_each_process() -> None:
@@ -33,11 +33,11 @@ def test_a_minute_has_the_average_and_the_most_of_each_process() -> None:
     measuring.take(0, Use(150, 3.0, 0.6, 3000), 160.0)
     assert measuring.is_over
     processes = (Used(0, 2.0, 3.0, 200.0, 0.4, 0.6, 4000), Used(1, 0.5, 0.5, 5.0))
-    assert measuring.stretch() == Stretch(100.0, 60.0, 2, processes)
+    assert measuring.stretch() == SampleStretch(100.0, 60.0, 2, processes)
 
 
 def test_a_job_that_runs_for_weeks_keeps_few_stretches_and_its_last_minutes() -> None:
-    kept: list[Stretch] = []
+    kept: list[SampleStretch] = []
     minutes = 3 * 7 * 24 * 60
     for number in range(minutes):
         kept.append(minute(number, cpus=7.0 if number == 5 else 1.0))
@@ -58,7 +58,7 @@ def test_stretches_of_two_attempts_are_not_put_together() -> None:
 
 def test_processes_of_a_job_count_together() -> None:
     both = (Used(0, 1.0, 2.0, 100.0), Used(1, 1.0, 1.5, 50.0, 0.5, 0.7, 10.0))
-    assert peaks_of([Stretch(0.0, 60.0, 1, both)]) == Peaks(3.5, 150.0, 0.7, 10.0)
+    assert peaks_of([SampleStretch(0.0, 60.0, 1, both)]) == Peaks(3.5, 150.0, 0.7, 10.0)
     assert peaks_of([]) == Peaks()
 
 
@@ -90,7 +90,7 @@ def test_minutes_that_processes_of_a_job_measured_apart_are_one() -> None:
 
 def test_what_was_put_together_since_is_not_taken_apart_again() -> None:
     readings = [reading(number, cpus=number) for number in range(3 * MOST)]
-    kept: list[Stretch] = []
+    kept: list[SampleStretch] = []
     for one in readings:
         kept += with_readings(kept, 1, 0, [one])
         kept = thinned(kept) if len(kept) > MOST else kept

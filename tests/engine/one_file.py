@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import cast
 
 from towline.backends.base import Fleet
-from towline.backends.terms import Found, Part, Wanted
+from towline.backends.terms import FoundFile, Part, WantedFile
 from towline.engine.engine import Engine
-from towline.engine.results.results import Results
+from towline.engine.results.results import ResultsHome
 from towline.model.job import Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.model.results import PENDING
@@ -19,12 +19,12 @@ from towline.workspace.receiver import FolderReceiver
 class OneFileThere:
     """The files of a job that made one, and printed nothing."""
 
-    async def gathered(self, of: str) -> AsyncIterator[list[Found]]:
+    async def gathered(self, of: str) -> AsyncIterator[list[FoundFile]]:
         assert of == "changed"
         entry = {"name": "made", "kind": "file", "size": 3, "mtime": 0.0, "mode": 0o644}
-        yield [Found(entry, b"new")]
+        yield [FoundFile(entry, b"new")]
 
-    async def read_all(self, wanted: list[Wanted]) -> AsyncIterator[Part]:
+    async def read_all(self, wanted: list[WantedFile]) -> AsyncIterator[Part]:
         for nothing in wanted:
             raise AssertionError(nothing)
             yield
@@ -57,7 +57,7 @@ class Home:
         self.folder = folder
         self.engine = Engine(Store(str(folder / "store.db")))
         fleet = cast("Fleet", machines or OneFile())
-        self.results = Results(self.engine, fleet, receiver_in(folder), str(folder))
+        self.results = ResultsHome(self.engine, fleet, receiver_in(folder), str(folder))
 
     async def job(self, machine: str = "gpu1") -> Job:
         [number] = self.engine.store.new_ids(1)

@@ -15,7 +15,7 @@ from towline.backends.fake import FakeBackend
 from towline.engine.engine import Engine
 from towline.engine.following import output
 from towline.engine.following.follow import Follower
-from towline.engine.results.results import Results
+from towline.engine.results.results import ResultsHome
 from towline.errors import Unreachable
 from towline.model.events import MachineSeen, ProcessEnded
 from towline.model.job import Ending, Job, JobSpec, Queueing, State
@@ -284,7 +284,7 @@ def test_output_that_came_with_the_news_of_the_end_is_not_asked_for(
         engine = Engine(Store(str(tmp_path / "store.db")))
         backend = engine.backend = Unasked(engine.report)
         receiver = receiver_in(tmp_path)
-        results = Results(engine, cast("Fleet", backend), receiver, str(tmp_path))
+        results = ResultsHome(engine, cast("Fleet", backend), receiver, str(tmp_path))
         turning = asyncio.create_task(engine.run())
         engine.report(MachineSeen(Machine("gpu1", cpus=4, mem_mb=16000, clusters=("lab",))))
         spec = JobSpec(argv=("true",), cluster="lab", owner="me", request="[]")

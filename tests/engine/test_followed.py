@@ -13,12 +13,12 @@ from engine.one_file import receiver_in
 from towline.backends.base import Fleet
 from towline.engine.engine import Engine
 from towline.engine.results.followed import OVERLAP, WORTH_KEEPING
-from towline.engine.results.results import Results
+from towline.engine.results.results import ResultsHome
 from towline.model.job import Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.model.results import PENDING
 from towline.store.store import Store
-from towline.workspace.parts import Part
+from towline.workspace.parts import PartialFile
 
 PIECE = 100_000
 
@@ -60,7 +60,7 @@ class Home:
         self.machine = Printed(text)
         self.engine = Engine(Store(str(folder / "store.db")))
         fleet = cast("Fleet", self.machine)
-        self.results = Results(self.engine, fleet, receiver_in(folder), str(folder))
+        self.results = ResultsHome(self.engine, fleet, receiver_in(folder), str(folder))
         [number] = self.engine.store.new_ids(1)
         spec = JobSpec(argv=("true",), cluster="lab", owner="me", folder=str(folder))
         ending = Ending(code=0, started=1.0, made=0, out_size=len(text))
@@ -132,11 +132,11 @@ def test_an_engine_that_starts_tidies_before_it_fetches_and_not_while_it_does(pl
     async def scenario(home: Home) -> None:
         folder = home.folder / "job_results/1"
         folder.mkdir(parents=True)
-        left_over = Part(str(folder))
+        left_over = PartialFile(str(folder))
         home.results.tidy()
         assert not Path(left_over.path).exists()
         # As of a job that ends before all is taken up: its results are being written already.
-        under_way = Part(str(folder))
+        under_way = PartialFile(str(folder))
         home.results.resume()
         assert Path(under_way.path).exists()
         await home.results.settled(1)

@@ -23,12 +23,12 @@ from towline.config.trust import Trusted
 from towline.core.garbage import DAY_S, may_go
 from towline.engine.cleaning.housekeeping import Housekeeping
 from towline.engine.engine import Engine
-from towline.engine.results.results import Results
+from towline.engine.results.results import ResultsHome
 from towline.errors import AgentError, ConfigError, HostError
 from towline.model.job import Attempt, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.model.results import NOTHING, PENDING, at_home, not_fetched
-from towline.model.results import Results as Made
+from towline.model.results import ResultsState as Made
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.take import HashCache, take_snapshot
 from towline.store.store import Store
@@ -232,7 +232,7 @@ def test_results_that_could_not_be_fetched_keep_the_job_where_it_is(play: Play) 
         number = house.add_job(20, results=PENDING)
         machines = cast("Fleet", SimpleNamespace(files=unread, reach=refuse))
         receiver = house.workspace.receiver
-        results = Results(house.engine, machines, receiver, house.paths.home)
+        results = ResultsHome(house.engine, machines, receiver, house.paths.home)
         await house.housekeeping.clean(dry_run=False)
         results.resume()
         await results.settled(number)

@@ -16,7 +16,7 @@ from towline.engine.journal import MOST_WAITING
 from towline.model.batch import Batch
 from towline.model.events import MachineSeen
 from towline.model.job import Ending, Job, State
-from towline.model.journal import Event, Kind, rebuild
+from towline.model.journal import JournalEvent, Kind, rebuild
 from towline.store.store import Store
 
 _ENDINGS = (
@@ -41,7 +41,7 @@ def rebuilt(store: Store, job: Job) -> Job:
     return rebuild(job.spec, events)
 
 
-def everything(store: Store) -> list[Event]:
+def everything(store: Store) -> list[JournalEvent]:
     return store.journal.since(0, 1_000_000)
 
 

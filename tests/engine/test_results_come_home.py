@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from engine.bench import play_on
 from engine.one_file import Home, OneFileThere
-from towline.backends.terms import Found
+from towline.backends.terms import FoundFile
 from towline.engine.results import results
 from towline.errors import AgentError
 from towline.model.job import Ending
@@ -48,7 +48,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
     monkeypatch.setattr(Placer, "place_whole", place_whole)
     real = OneFileThere.gathered
 
-    async def gathered(self: OneFileThere, of: str) -> AsyncIterator[list[Found]]:
+    async def gathered(self: OneFileThere, of: str) -> AsyncIterator[list[FoundFile]]:
         if left and not isinstance(left[0], OSError):
             raise left.pop(0)
         async for found in real(self, of):

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from engine.bench import EngineBench, play_on
-from towline.core.samples import MOST, STRETCH_S, Peaks, Reading, Stretch, Use, Used
-from towline.engine.samples import Samples
+from towline.core.samples import MOST, STRETCH_S, Peaks, Reading, SampleStretch, Use, Used
+from towline.engine.samples import SampleKeeper
 from towline.model.job import Ending, JobSpec, State, key_of, process_of
 
 SPEC = JobSpec(argv=("true",), cluster="lab", owner="me", request="[]", results=False)
@@ -22,7 +22,7 @@ class SampleBench(EngineBench):
         super().__init__(folder)
 
     def equip(self) -> None:
-        self.samples = Samples(self.engine)
+        self.samples = SampleKeeper(self.engine)
         self.now = 1_000.0
 
     async def put_away(self) -> None:
@@ -33,7 +33,7 @@ class SampleBench(EngineBench):
         samples, written = self.engine.store.samples, list[int]()
         add = samples.add
 
-        def counted(measured: Iterable[tuple[int, Stretch]]) -> None:
+        def counted(measured: Iterable[tuple[int, SampleStretch]]) -> None:
             rows = list(measured)
             written.append(len(rows))
             add(rows)
@@ -148,7 +148,9 @@ def test_a_thousand_running_jobs_are_written_together(play: Play) -> None:
         store, first = bench.engine.store, await bench.running()
         written = bench.count_writes()
         for number in range(1000):
-            bench.samples._unwritten.append((first, Stretch(float(number), 60.0, 1, (Used(0),))))
+            bench.samples._unwritten.append(
+                (first, SampleStretch(float(number), 60.0, 1, (Used(0),)))
+            )
         bench.use(first, Use(1))
         bench.samples.close()
         await bench.engine.in_turn(lambda: None)

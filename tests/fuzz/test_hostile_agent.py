@@ -22,7 +22,7 @@ from towline.backends.machines.backend import Machines
 from towline.backends.membership import Membership
 from towline.engine.engine import Engine
 from towline.model.job import FINAL, JobSpec, State
-from towline.probes.machine import Limits
+from towline.probes.machine import ConfiguredLimits
 from towline.snapshot.blobs import BlobStore
 from towline.store.store import Store
 
@@ -56,7 +56,7 @@ class World:
         self.evil = Evil("evil", lambda: list(self.machines.drivers["evil"].wanted))
         self.loop = asyncio.create_task(self.engine.run())
         for machine in (self.good, self.evil):
-            member = Membership(machine, "/x", Limits(), 1e9)
+            member = Membership(machine, "/x", ConfiguredLimits(), 1e9)
             self.machines.join(machine.name, [member])
         self.ran = 0
         self.heard = 0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from towline.errors import UsageError
 from towline.model.lines import (
     LONGEST_ARGUMENT,
-    Command,
+    TypedCommand,
     as_name,
     commands_from,
     first_difference,
@@ -24,7 +24,7 @@ def shell(data: str | bytes) -> list[tuple[int, str]]:
     return [(command.number, command.argv[2]) for command in found]
 
 
-def argvs(commands: list[Command]) -> list[list[str]]:
+def argvs(commands: list[TypedCommand]) -> list[list[str]]:
     return [command.argv for command in commands]
 
 
@@ -241,7 +241,7 @@ def test_a_name_stays_as_it_is_once_it_is_one(text: str) -> None:
 
 
 def test_the_first_command_that_differs_is_found() -> None:
-    now = [Command(1, ["a"], ""), Command(2, ["b"], "")]
+    now = [TypedCommand(1, ["a"], ""), TypedCommand(2, ["b"], "")]
     assert first_difference([["a"], ["b"]], now) is None
     assert first_difference([["a"], ["c"]], now) == 1
     assert first_difference([["a"]], now) == 1

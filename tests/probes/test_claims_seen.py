@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from towline.model.machine import Gpu, Machine, Slot
 from towline.model.request import GpuNeed, Need
 from towline.probes.claims import beside, claim_of
-from towline.probes.machine import Limits, observe
+from towline.probes.machine import ConfiguredLimits, observe
 
 GB = 1024
 HELLO = {"cpus": 8}
@@ -81,7 +81,9 @@ def test_work_of_a_claimant_is_not_taken_for_that_of_a_program() -> None:
     # 5 CPUs were busy, 4 of them for the job that was granted 2.
     machine = observe(now, before, HELLO, name="m")
     assert (machine.foreign_cpus, machine.claimed_cpus) == (5.0, 4.0)
-    assert observe(now, before, HELLO, name="m", limits=Limits(cpus=4)).foreign_cpus == 1.0
+    assert (
+        observe(now, before, HELLO, name="m", limits=ConfiguredLimits(cpus=4)).foreign_cpus == 1.0
+    )
 
 
 def test_our_own_claims_are_counted_by_us_alone() -> None:

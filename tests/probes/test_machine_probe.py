@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from towline.config.settings import MachineEntry
 from towline.model.machine import Machine
-from towline.probes.machine import Limits, limits_of, observe
+from towline.probes.machine import ConfiguredLimits, limits_of, observe
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 
@@ -23,7 +23,7 @@ def test_recorded_probe_gives_this_machine(file: Path) -> None:
         case["raw"],
         case["previous"],
         case["hello"],
-        limits=msgspec.convert(case["limits"], Limits),
+        limits=msgspec.convert(case["limits"], ConfiguredLimits),
         name="m",
         before=msgspec.convert(case["before"], Machine | None),
         ours={int(index): held for index, held in case["ours"].items()},
@@ -53,11 +53,11 @@ def test_names_and_rights_are_passed_on() -> None:
 
 def test_limits_come_from_the_configuration() -> None:
     entry = MachineEntry("gpu1", cpus=4, mem="10G", gpus=[0, 2])
-    assert limits_of(entry) == Limits(4, 10240, (0, 2))
-    assert limits_of(MachineEntry("gpu1")) == Limits()
+    assert limits_of(entry) == ConfiguredLimits(4, 10240, (0, 2))
+    assert limits_of(MachineEntry("gpu1")) == ConfiguredLimits()
     newer = MachineEntry("gpu1", max_cpus=4, max_mem="10G", stagger=0.5, quiet_hours=["mon", "tue"])
     day = 24 * 60
-    assert limits_of(newer) == Limits(4, 10240, None, 0.5, ((0, day), (day, 2 * day)))
+    assert limits_of(newer) == ConfiguredLimits(4, 10240, None, 0.5, ((0, day), (day, 2 * day)))
 
 
 def test_in_quiet_hours_a_machine_is_closed_and_says_until_when() -> None:

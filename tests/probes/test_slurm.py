@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towline.probes.slurm import (
-    Listed,
+    SlurmEntry,
     account_words,
     complaint,
     expected,
@@ -44,7 +44,7 @@ def test_queue_is_read_with_the_parts_of_a_job_under_one_number() -> None:
     found = read_queue(QUEUE)
     start = "2026-11-16T00:50:56"
     assert found[0] == found[1]
-    assert found[0] == Listed(
+    assert found[0] == SlurmEntry(
         "9",
         "PENDING",
         "Resources",
@@ -93,7 +93,7 @@ def test_details_of_a_job_have_its_exit_code() -> None:
         "StartTime=2026-11-16T00:35:39 NodeList=h4 Comment=towline:x-1-1\n"
     )
     (found,) = read_details(text)
-    assert found == Listed(
+    assert found == SlurmEntry(
         "9",
         "FAILED",
         "NonZeroExitCode",
@@ -124,13 +124,13 @@ def test_ticket_is_the_number_that_sbatch_prints(text: str, number: str) -> None
     ],
 )
 def test_reasons_are_told_in_words_with_slurms_own_beside_them(reason: str, words: str) -> None:
-    told = why_waiting(Listed("1", "PENDING", reason))
+    told = why_waiting(SlurmEntry("1", "PENDING", reason))
     assert words in told
     assert reason in told
 
 
 def test_job_without_a_reason_is_just_in_the_queue() -> None:
-    assert why_waiting(Listed("1", "PENDING")) == "in Slurm's queue"
+    assert why_waiting(SlurmEntry("1", "PENDING")) == "in Slurm's queue"
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_limit_on_arrays_is_the_smaller_of_both() -> None:
 
 
 def test_moments_are_read_where_they_are_the_same_for_everybody() -> None:
-    assert Listed("1", "PENDING", start="1800000000").start_at() == 1_800_000_000
-    assert Listed("1", "PENDING", start="2026-11-16T00:50:56").start_at() == 0
+    assert SlurmEntry("1", "PENDING", start="1800000000").start_at() == 1_800_000_000
+    assert SlurmEntry("1", "PENDING", start="2026-11-16T00:50:56").start_at() == 0
     assert "SLURM_TIME_FORMAT=%s" in queue_words("me")
 
 

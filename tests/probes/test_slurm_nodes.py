@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 from towline.probes.slurm_nodes import gpus_of, read_nodes
 
 MIXED = (
@@ -19,12 +19,12 @@ MIXED = (
 
 def test_what_a_node_has_and_what_of_it_is_free() -> None:
     has, free, of = {"gtx1070": 2}, {"gtx1070": 1}, ("main", "gpu", "short")
-    assert read_nodes(MIXED) == [Node("h2", 4, 4000, has, 2, 3900, free, partitions=of)]
+    assert read_nodes(MIXED) == [QueueNode("h2", 4, 4000, has, 2, 3900, free, partitions=of)]
 
 
 def test_a_node_without_gpus_and_without_details() -> None:
     (node,) = read_nodes("NodeName=x CPUAlloc=64 CPUTot=64 Gres=(null) RealMemory=5000 State=IDLE")
-    assert node == Node("x", 64, 5000, {}, 0, 5000, {})
+    assert node == QueueNode("x", 64, 5000, {}, 0, 5000, {})
 
 
 @pytest.mark.parametrize(

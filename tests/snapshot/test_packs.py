@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from towline.backends.staging.chunks import Pace, chunks
+from towline.backends.staging.chunks import UploadPace, chunks
 from towline.errors import UsageError
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.collecting import MANY
@@ -187,7 +187,7 @@ def test_contents_that_lie_together_travel_as_they_lie(take: Taking, plain: Path
     snapshot = take(plain)
     digests = list(dict.fromkeys(entry[2] for entry in snapshot.entries))
     found: dict[str, bytes] = {}
-    for chunk in chunks(take.store, digests, Pace()):
+    for chunk in chunks(take.store, digests, UploadPace()):
         body = bytes(chunk.body)
         if chunk.op == "blob":
             name = chunk.fields["hash"]
@@ -205,8 +205,8 @@ def test_contents_that_lie_together_travel_as_they_lie(take: Taking, plain: Path
 def test_of_an_interrupted_content_only_the_rest_travels(take: Taking, plain: Path) -> None:
     (plain / "large").write_bytes(os.urandom(3 << 20))
     digest = take(plain).entries[0][2]
-    rest = list(chunks(take.store, [digest], Pace(), {digest: 1 << 20}))
+    rest = list(chunks(take.store, [digest], UploadPace(), {digest: 1 << 20}))
     assert rest[0].fields["offset"] == 1 << 20
     assert sum(chunk.size for chunk in rest) == 2 << 20
-    nothing = list(chunks(take.store, [digest], Pace(), {digest: 3 << 20}))
+    nothing = list(chunks(take.store, [digest], UploadPace(), {digest: 3 << 20}))
     assert [(len(chunk.body), chunk.fields["last"]) for chunk in nothing] == [(0, True)]

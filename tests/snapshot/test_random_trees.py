@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.driver import Driver
-from towline.backends.staging.chunks import Pace, chunks
+from towline.backends.staging.chunks import UploadPace, chunks
 from towline.config.settings import SnapshotSettings
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.restore import restore
@@ -234,7 +234,9 @@ class Sender:
 
     def send(self, snapshot: Snapshot, store: BlobStore, base: Snapshot | None) -> None:
         hashes = list(snapshot.sizes)
-        for chunk in chunks(store, self.agent.call("missing", hashes=hashes)["missing"], Pace()):
+        for chunk in chunks(
+            store, self.agent.call("missing", hashes=hashes)["missing"], UploadPace()
+        ):
             self.agent.call(chunk.op, chunk.body, **chunk.fields)
         fields: dict[str, Any] = {"entries": snapshot.entries}
         if base is not None:

@@ -151,7 +151,7 @@ def test_name_that_another_submission_took_meanwhile_is_not_used_twice(
     seen: list[str] = []
     look = branch._records
 
-    def meanwhile(root: str) -> Iterator[branch.Record]:
+    def meanwhile(root: str) -> Iterator[branch.BranchRecord]:
         found = list(look(root))
         if not seen:
             seen.append(git(repo, "rev-parse", "HEAD").strip())

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from towline.core import jobs
-from towline.engine.lists import Listed, Wanted, checked_state, jobs_of_batch, listed, meant
+from towline.engine.lists import JobFilter, JobPage, checked_state, jobs_of_batch, listed, meant
 from towline.errors import NotFound, UsageError
 from towline.model.batch import Batch, Line
 from towline.model.job import Ending, Job, JobSpec, Queueing
@@ -44,7 +44,7 @@ def moved(store: Store, job: Job, *, runs: bool = False, ended: float = 0.0) -> 
     return job.id
 
 
-def numbers(found: Listed) -> list[int]:
+def numbers(found: JobPage) -> list[int]:
     return [job.id for job in found.jobs]
 
 
@@ -52,10 +52,10 @@ def test_what_is_active_is_listed_however_much_came_after_it(store: Store) -> No
     running = moved(store, put(store), runs=True)
     ended = [moved(store, put(store), ended=NOW - 10) for _ in range(40)]
     waiting = [put(store).id for _ in range(40)]
-    found = listed(store, Wanted(), NOW)
+    found = listed(store, JobFilter(), NOW)
     assert numbers(found) == [running, *ended[-5:], *waiting]
     assert found.left_out == 35
-    everything = listed(store, Wanted(everything=True), NOW)
+    everything = listed(store, JobFilter(everything=True), NOW)
     assert numbers(everything) == [running, *ended, *waiting] and everything.left_out == 0
 
 
@@ -63,24 +63,24 @@ def test_of_more_active_ones_than_are_wanted_those_that_run_come_first(store: St
     running = moved(store, put(store), runs=True)
     waiting = [put(store).id for _ in range(9)]
     moved(store, put(store), ended=NOW - 10)
-    found = listed(store, Wanted(limit=3), NOW)
+    found = listed(store, JobFilter(limit=3), NOW)
     assert numbers(found) == [running, *waiting[-2:]] and found.left_out == 8
 
 
 def test_what_ended_long_ago_is_listed_only_when_asked_for(store: Store) -> None:
     old = moved(store, put(store), ended=NOW - 200_000)
-    assert numbers(listed(store, Wanted(), NOW)) == []
-    assert numbers(listed(store, Wanted(everything=True), NOW)) == [old]
+    assert numbers(listed(store, JobFilter(), NOW)) == []
+    assert numbers(listed(store, JobFilter(everything=True), NOW)) == [old]
 
 
 def test_a_job_in_the_queue_of_its_slurm_is_found_as_queued(store: Store) -> None:
     there = moved(store, put(store, IN_A_SLURM))
     here = put(store).id
     starting = moved(store, put(store))
-    assert numbers(listed(store, Wanted(state="queued"), NOW)) == [there, here]
-    assert numbers(listed(store, Wanted(state="starting"), NOW)) == [starting]
-    assert numbers(listed(store, Wanted(state="active", cluster="cedar"), NOW)) == [there]
-    assert numbers(listed(store, Wanted(state="done"), NOW)) == []
+    assert numbers(listed(store, JobFilter(state="queued"), NOW)) == [there, here]
+    assert numbers(listed(store, JobFilter(state="starting"), NOW)) == [starting]
+    assert numbers(listed(store, JobFilter(state="active", cluster="cedar"), NOW)) == [there]
+    assert numbers(listed(store, JobFilter(state="done"), NOW)) == []
 
 
 def a_batch(store: Store, base: JobSpec = SPEC, name: str = "sweep", step: int = 1) -> Batch:

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from engine.bench import play_on
 from towline.backends.base import Fleet
-from towline.backends.terms import FileEntry, Found, Part, Wanted
+from towline.backends.terms import FileEntry, FoundFile, Part, WantedFile
 from towline.engine.engine import Engine
 from towline.engine.results import results
-from towline.engine.results.results import Results
+from towline.engine.results.results import ResultsHome
 from towline.errors import Unreachable
 from towline.model.job import Attempt, Ending, Job, JobSpec, State
 from towline.model.machine import Slot
 from towline.model.results import PENDING, at_home
-from towline.model.results import Results as Standing
+from towline.model.results import ResultsState as Standing
 from towline.store.store import Store
-from towline.workspace.base import Item, Placed, Whole
+from towline.workspace.base import Item, PlacedResults, Whole
 
 LONG = bytes(range(256)) * 4000
 PIECE = 100_000
@@ -44,14 +44,14 @@ class Made:
     def files(self, job: Job, rank: int) -> "Made":
         return self
 
-    async def gathered(self, of: str) -> AsyncIterator[list[Found]]:
+    async def gathered(self, of: str) -> AsyncIterator[list[FoundFile]]:
         facts: dict[str, Any] = {"mtime": 0.0, "mode": 0o644}
         short: FileEntry = {"name": "d/short", "kind": "file", "size": 3, **facts}
         long: FileEntry = {"name": "long", "kind": "file", "size": len(LONG), **facts}
         link: FileEntry = {"name": "latest", "kind": "link", "target": "long"}
-        yield [Found(link), Found(short, b"abc"), Found(long)]
+        yield [FoundFile(link), FoundFile(short, b"abc"), FoundFile(long)]
 
-    async def read_all(self, wanted: list[Wanted]) -> AsyncIterator[Part]:
+    async def read_all(self, wanted: list[WantedFile]) -> AsyncIterator[Part]:
         [one] = wanted
         self.offsets.append(one.offset)
         for at in range(one.offset, len(LONG), PIECE):
@@ -125,9 +125,9 @@ class Memory:
             for item in items:
                 self.parts.pop(item.content, None)
 
-    async def finish(self, is_all: bool) -> Placed:
+    async def finish(self, is_all: bool) -> PlacedResults:
         self.finished.append(is_all)
-        return Placed("ask the client", memory=b"opaque", files=len(self.things))
+        return PlacedResults("ask the client", memory=b"opaque", files=len(self.things))
 
 
 class Lab:
@@ -137,7 +137,7 @@ class Lab:
         self.machine, self.memory = Made(), Memory()
         self.engine = Engine(Store(str(home / "store.db")))
         fleet = cast("Fleet", self.machine)
-        self.results = Results(self.engine, fleet, self.memory, str(home))
+        self.results = ResultsHome(self.engine, fleet, self.memory, str(home))
 
     async def add(self, processes: int) -> Job:
         [number] = self.engine.store.new_ids(1)

@@ -10,7 +10,7 @@ import pytest
 
 from engine.bench import play_on
 from engine.one_file import Home, OneFileThere
-from towline.engine.results.results import Results
+from towline.engine.results.results import ResultsHome
 from towline.model.results import PENDING, at_home, not_fetched
 from towline.workspace import settling
 from towline.workspace.settling import Settling
@@ -118,7 +118,7 @@ def test_even_when_that_cannot_be_told_nobody_waits(
         raise RuntimeError("bad")
 
     monkeypatch.setattr(OneFileThere, "read_all", fail)
-    monkeypatch.setattr(Results, "_why_not", fail)
+    monkeypatch.setattr(ResultsHome, "_why_not", fail)
 
     async def scenario(home: Home) -> None:
         home.results.fetch_soon(await home.job())

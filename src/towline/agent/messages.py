@@ -57,7 +57,7 @@ class _Hello(Struct):
     identity: dict[str, Name | Count] = field(default_factory=dict)
 
 
-class State(Struct):
+class ProcessState(Struct):
     """Where one process stands, as its machine says."""
 
     state: Literal["unknown", "held", "running", "ended", "elsewhere"]
@@ -128,7 +128,7 @@ class _Raw(Struct):
 
 
 class _States(Struct):
-    states: dict[str, State]
+    states: dict[str, ProcessState]
 
 
 class _Piece(Struct):
@@ -342,8 +342,8 @@ class Clock:
         return max(0.0, told - self._ahead_s) if told else 0.0
 
 
-def read_state(told: Any) -> State:
-    return _read(State, told, "where a job stands")
+def read_state(told: Any) -> ProcessState:
+    return _read(ProcessState, told, "where a job stands")
 
 
 def read_record(told: Any) -> Record:

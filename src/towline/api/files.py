@@ -3,7 +3,7 @@
 from typing import Any, TypedDict
 
 
-class Listing(TypedDict):
+class FolderListing(TypedDict):
     entries: list[Any]
     more: bool
 
@@ -13,7 +13,7 @@ class Walk(TypedDict):
     more: bool
 
 
-class Stat(TypedDict):
+class FileStat(TypedDict):
     name: str
     kind: str
     size: int
@@ -25,7 +25,7 @@ class Written(TypedDict):
     bytes: int
 
 
-class Fetched(TypedDict):
+class FetchedView(TypedDict):
     """What came home of a job; `conflicts` names what a person has here, and where the newer is.
 
     `missing` was asked for and not made; `made` names the first of what was. `not_collected` is
@@ -46,7 +46,7 @@ class Fetched(TypedDict):
     made: list[str]
 
 
-class Coming(TypedDict):
+class ResultsOnTheWay(TypedDict):
     """Bytes of a job's results that have come, and of how many; both 0 while none are coming."""
 
     done: int
@@ -85,7 +85,7 @@ class ProjectView(TypedDict):
     trusted: bool
 
 
-class Trust(TypedDict):
+class TrustView(TypedDict):
     project: ProjectView | None
     trusted: list[dict[str, Any]]
 

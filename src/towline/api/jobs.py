@@ -173,11 +173,11 @@ class JobDetail(JobView):
     history: list[Happened]
 
 
-class Accepted(TypedDict):
+class AcceptedJobs(TypedDict):
     jobs: list[JobView]
 
 
-class Retried(Accepted):
+class Retried(AcceptedJobs):
     #: Jobs and batches that were skipped because of these, and stay so until they are retried.
     skipped: list[str]
 
@@ -190,7 +190,7 @@ class JobList(TypedDict):
     unreadable: list[int]
 
 
-class Stopped(TypedDict):
+class StoppedJobs(TypedDict):
     jobs: list[JobView]
     unknown: list[int]
 
@@ -205,7 +205,7 @@ class Released(TypedDict):
     jobs: list[JobView]
 
 
-class Meant(TypedDict, total=False):
+class MeantView(TypedDict, total=False):
     """The job or the batch that a name means."""
 
     job: int
@@ -222,7 +222,7 @@ class MachineReason(TypedDict):
     because: NotRequired[list[dict[str, Any]]]
 
 
-class Why(TypedDict):
+class WhyView(TypedDict):
     text: str
     #: The same as data, of a job that waits: its place, and what is kept free for it.
     because: NotRequired[dict[str, Any]]
@@ -233,18 +233,18 @@ class Why(TypedDict):
     waits_for: NotRequired[list[After]]
 
 
-class Place(TypedDict):
+class SlotView(TypedDict):
     machine: str
     gpus: list[int]
 
 
-class Plan(TypedDict):
+class PlanView(TypedDict):
     """What a submission would do."""
 
     cluster: str
     request: str
     command: list[str]
-    placement: list[Place] | None
+    placement: list[SlotView] | None
     why: str
     queue: list[str] | None
     files: int
@@ -254,7 +254,7 @@ class Plan(TypedDict):
     folder: str
 
 
-class Removed(TypedDict):
+class RemovedView(TypedDict):
     """What went of some jobs; `stay` are those that do not, and why."""
 
     jobs: list[int]

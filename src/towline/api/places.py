@@ -57,7 +57,7 @@ class MachineList(TypedDict):
     machines: list[MachineView]
 
 
-class Login(TypedDict):
+class LoginView(TypedDict):
     """How a person logs in to a machine that wants that."""
 
     machine: str
@@ -66,7 +66,7 @@ class Login(TypedDict):
 
 
 class Logins(TypedDict):
-    logins: list[Login]
+    logins: list[LoginView]
 
 
 class MachineDisk(TypedDict):
@@ -105,7 +105,7 @@ class MachineLimits(TypedDict):
     cluster: NotRequired[str]
 
 
-class Limits(TypedDict):
+class MachineLimitList(TypedDict):
     cluster: str
     machines: list[MachineLimits]
 
@@ -120,7 +120,7 @@ class ServiceView(TypedDict):
     url: str
 
 
-class Services(TypedDict):
+class ServiceList(TypedDict):
     services: list[ServiceView]
 
 
@@ -130,7 +130,7 @@ class ForwardView(TypedDict):
     local: int
 
 
-class Forwards(TypedDict):
+class ForwardList(TypedDict):
     forwards: list[ForwardView]
 
 

@@ -17,15 +17,15 @@ from towline.backends.terms import (
     FileEntry,
     FileList,
     FilePage,
-    Found,
+    FoundFile,
     Part,
-    Piece,
     Port,
     Printed,
     QueueStanding,
     ServiceState,
     Swept,
-    Wanted,
+    UploadPiece,
+    WantedFile,
 )
 from towline.core.garbage import Folder
 from towline.core.samples import Reading, Use
@@ -35,7 +35,7 @@ from towline.model.events import Fact, Follow
 from towline.model.job import Ending, Job, Queueing
 from towline.model.machine import Machine, Slot
 from towline.model.request import Request
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.collecting import Offer
 
@@ -44,7 +44,7 @@ HearUse = Callable[[dict[str, Use]], None]
 HearReadings = Callable[[Mapping[str, Sequence[Reading]]], None]
 
 
-class Files(Protocol):
+class FileAccess(Protocol):
     """The files of one process of a job. A name that leads out of its folder is refused."""
 
     async def entries(self, path: str) -> FilePage:
@@ -62,7 +62,7 @@ class Files(Protocol):
     def listed(self, of: FileList, path: str = "") -> AsyncIterator[list[FileEntry]]:
         """All files of a list, some at a time."""
 
-    def gathered(self, of: FileList, path: str = "") -> AsyncIterator[list[Found]]:
+    def gathered(self, of: FileList, path: str = "") -> AsyncIterator[list[FoundFile]]:
         """The same with what is in the short files."""
 
     def read(
@@ -70,13 +70,13 @@ class Files(Protocol):
     ) -> AsyncIterator[tuple[int, bytes]]:
         """The bytes of a file from `offset` up to `end`, each piece with the file's size."""
 
-    def read_all(self, wanted: Sequence[Wanted]) -> AsyncIterator[Part]:
+    def read_all(self, wanted: Sequence[WantedFile]) -> AsyncIterator[Part]:
         """The contents of many files, in parts; `index` says which of them a part is of."""
 
     async def write(self, path: str, mode: int, pieces: AsyncIterator[bytes]) -> int:
         """Make a file of these bytes; it has its name only once it is whole. Its size."""
 
-    async def write_all(self, pieces: AsyncIterator[Piece]) -> int:
+    async def write_all(self, pieces: AsyncIterator[UploadPiece]) -> int:
         """Make many files; the pieces of each come in order. How many bytes they have."""
 
     def output(self, stream: str, offset: int = 0) -> AsyncIterator[bytes]:
@@ -90,7 +90,7 @@ class FileSource(Protocol):
     def blobs(self) -> BlobStore:
         """The contents that are here."""
 
-    def files(self, job: Job, rank: int) -> Files: ...
+    def files(self, job: Job, rank: int) -> FileAccess: ...
 
 
 class Backend(Protocol):
@@ -128,7 +128,7 @@ class Backend(Protocol):
     def printed(self, job: Job, rank: int, stream: str, offset: int) -> AsyncIterator[bytes]:
         """All that a process printed until now, from `offset` on."""
 
-    def files(self, job: Job, rank: int, kept: bool = False) -> Files:
+    def files(self, job: Job, rank: int, kept: bool = False) -> FileAccess:
         """Those of one process; `kept`: what it keeps for the next job."""
 
     def execute(self, job: Job, rank: int, argv: list[str]) -> AsyncIterator[Printed | Ending]:
@@ -151,7 +151,7 @@ class Backend(Protocol):
         """Join a connection that was made here to one over there, until it is over."""
 
 
-class Upkeep(Protocol):
+class MachineUpkeep(Protocol):
     """What is done on a machine that answers, besides running jobs."""
 
     #: The version of Python there.
@@ -231,7 +231,7 @@ class MachineAccess(Protocol):
     async def reach(self, timeout_s: float = 40.0, patient: bool = True) -> object:
         """Wait until it is connected; not `patient`: for one try. HostError where it is not."""
 
-    async def upkeep(self, timeout_s: float) -> Upkeep:
+    async def upkeep(self, timeout_s: float) -> MachineUpkeep:
         """Reach it in one try to do something there besides running jobs."""
 
     def jobs(self) -> set[int]:
@@ -258,10 +258,10 @@ class ClusterQueue(Protocol):
     title: str
     silent_hint: str
 
-    async def nodes(self) -> list[Node]:
+    async def nodes(self) -> list[QueueNode]:
         """List its nodes; QueueSilent where it gives no answer."""
 
-    async def about(self) -> tuple[str, list[Node]]:
+    async def about(self) -> tuple[str, list[QueueNode]]:
         """Which queue it is, in a line, and its nodes; QueueSilent where it gives no answer."""
 
 

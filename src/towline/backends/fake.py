@@ -14,13 +14,13 @@ from towline.backends.terms import (
     FileEntry,
     FileList,
     FilePage,
-    Found,
+    FoundFile,
     Part,
-    Piece,
     Port,
     Printed,
     ServiceState,
-    Wanted,
+    UploadPiece,
+    WantedFile,
 )
 from towline.errors import AgentError, NotFound
 from towline.model.events import Follow, ProcessEnded, ProcessStarted
@@ -233,9 +233,9 @@ class FakeFiles:
     async def listed(self, of: FileList, path: str = "") -> AsyncIterator[list[FileEntry]]:
         yield (await self.walk(path)).files
 
-    async def gathered(self, of: FileList, path: str = "") -> AsyncIterator[list[Found]]:
+    async def gathered(self, of: FileList, path: str = "") -> AsyncIterator[list[FoundFile]]:
         async for page in self.listed(of, path):
-            yield [Found(entry, self._content(entry["name"])) for entry in page]
+            yield [FoundFile(entry, self._content(entry["name"])) for entry in page]
 
     async def read(
         self, path: str, offset: int = 0, end: int | None = None
@@ -243,7 +243,7 @@ class FakeFiles:
         content = self._content(path)
         yield len(content), content[offset:end]
 
-    async def read_all(self, wanted: Sequence[Wanted]) -> AsyncIterator[Part]:
+    async def read_all(self, wanted: Sequence[WantedFile]) -> AsyncIterator[Part]:
         for index, file in enumerate(wanted):
             try:
                 yield Part(index, file.offset, self._content(file.path)[file.offset :], last=True)
@@ -255,7 +255,7 @@ class FakeFiles:
         self._put(path, content)
         return len(content)
 
-    async def write_all(self, pieces: AsyncIterator[Piece]) -> int:
+    async def write_all(self, pieces: AsyncIterator[UploadPiece]) -> int:
         size = 0
         parts: dict[str, bytes] = {}
         async for piece in pieces:

@@ -1,13 +1,15 @@
 """What the configuration says about one machine."""
 
 from towline.hosts.base import Host
-from towline.probes.machine import Limits
+from towline.probes.machine import ConfiguredLimits
 
 
 class Membership:
     """One machine, in whatever clusters."""
 
-    def __init__(self, host: Host, root: str, limits: Limits, lost_after_s: float) -> None:
+    def __init__(
+        self, host: Host, root: str, limits: ConfiguredLimits, lost_after_s: float
+    ) -> None:
         self.host = host
         self.root = root
         self.limits = limits

@@ -39,7 +39,7 @@ class FilePage(Struct, frozen=True):
 FileList = Literal["walk", "changed"]
 
 
-class Found(Struct, frozen=True):
+class FoundFile(Struct, frozen=True):
     """A file as its machine describes it, and all that is in it, if it is short."""
 
     entry: FileEntry
@@ -54,7 +54,7 @@ class Collected(Struct, frozen=True):
     count: int = 0
 
 
-class Wanted(Struct, frozen=True):
+class WantedFile(Struct, frozen=True):
     """A file to be read: how much of it is here already, and how long it is said to be."""
 
     path: str
@@ -74,7 +74,7 @@ class Part(Struct, frozen=True):
     error: AgentError | None = None
 
 
-class Piece(Struct, frozen=True):
+class UploadPiece(Struct, frozen=True):
     """Bytes of a file that goes to a machine."""
 
     path: str

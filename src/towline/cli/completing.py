@@ -30,7 +30,7 @@ MOST_KEPT = 20
 _CLUSTERS = ("--cluster", "-c")
 
 
-class Found:
+class FoundNames:
     """Words with what they are; `how` says which kind they are of."""
 
     def __init__(self, how: str, words: dict[str, str] | None = None) -> None:
@@ -38,7 +38,7 @@ class Found:
         self.words = words or {}
 
 
-def candidates(typed: list[str]) -> Found:
+def candidates(typed: list[str]) -> FoundNames:
     """What the last of the words behind `tow` may become; it may be empty."""
     *before, current = _joined(typed) or [""]
     if not before or before[0] == "help":
@@ -46,7 +46,7 @@ def candidates(typed: list[str]) -> Found:
     try:
         parser, words = _parser(before)
     except (ImportError, AttributeError, KeyError):
-        return Found(WORDS)
+        return FoundNames(WORDS)
     if parser is None:
         return _beginning(current, dict.fromkeys(words, ""))
     flag, equals, value = current.partition("=")
@@ -133,28 +133,28 @@ def _options(parser: Parser) -> dict[str, str]:
     }
 
 
-def _values(option: Action | None, flag: str, current: str) -> Found:
+def _values(option: Action | None, flag: str, current: str) -> FoundNames:
     if option is None:
-        return Found(WORDS)
+        return FoundNames(WORDS)
     if option.choices:
         return _beginning(current, dict.fromkeys(map(str, option.choices), ""))
     if flag in _CLUSTERS:
         return _beginning(current, _clusters())
     if option.metavar == "JOB":
         return _beginning(current, _jobs())
-    return Found(HERE) if option.metavar in ("FILE", "PATH", "FOLDER") else Found(WORDS)
+    return FoundNames(HERE) if option.metavar in ("FILE", "PATH", "FOLDER") else FoundNames(WORDS)
 
 
-def _with_flag(flag: str, found: Found) -> Found:
-    return Found(found.how, {f"{flag}={word}": text for word, text in found.words.items()})
+def _with_flag(flag: str, found: FoundNames) -> FoundNames:
+    return FoundNames(found.how, {f"{flag}={word}": text for word, text in found.words.items()})
 
 
-def _positional(parser: Parser, words: list[str], place: int, current: str) -> Found:
+def _positional(parser: Parser, words: list[str], place: int, current: str) -> FoundNames:
     wanted = [action for action in parser._actions if not action.option_strings]
     if place < 0 or not wanted:
-        return Found(HERE)
+        return FoundNames(HERE)
     if place >= len(wanted) and wanted[-1].nargs not in ("*", "+"):
-        return Found(WORDS)
+        return FoundNames(WORDS)
     action = wanted[min(place, len(wanted) - 1)]
     if action.choices:
         return _beginning(current, dict.fromkeys(map(str, action.choices), ""))
@@ -162,21 +162,23 @@ def _positional(parser: Parser, words: list[str], place: int, current: str) -> F
         from towline.cli.commands.batch import ACTIONS
 
         found = _beginning(current, dict.fromkeys(ACTIONS, ""))
-        return found if found.words and current else Found(HERE)
+        return found if found.words and current else FoundNames(HERE)
     if action.metavar in ("JOB", "JOBS"):
         return _beginning(current, _jobs())
     if action.metavar == "PATH":
         job = next(word for word in words if not word.startswith("-"))
-        return Found(PATHS, _files(job, current))
+        return FoundNames(PATHS, _files(job, current))
     if action.metavar == "NAME" and parser.prog.startswith("tow batch "):
         return _beginning(current, _batches())
     if action.metavar == "NAME" and parser.prog == "tow clusters":
         return _beginning(current, _clusters())
-    return Found(HERE)
+    return FoundNames(HERE)
 
 
-def _beginning(current: str, words: dict[str, str]) -> Found:
-    return Found(WORDS, {word: text for word, text in words.items() if word.startswith(current)})
+def _beginning(current: str, words: dict[str, str]) -> FoundNames:
+    return FoundNames(
+        WORDS, {word: text for word, text in words.items() if word.startswith(current)}
+    )
 
 
 # --- what only the Engine knows ------------------------------------------------------------------

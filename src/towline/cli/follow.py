@@ -25,7 +25,7 @@ LEAVING = {"detach": 0, "leave": INTERRUPTED_CODE}
 COLOUR_OF = {"done": "green", "stopped": "yellow"}
 
 
-class Follow:
+class TerminalFollow:
     """One job being followed by a person, or by a program that reads JSON lines."""
 
     def __init__(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from towline.client.session import Session
-    from towline.model.lines import Command
+    from towline.model.lines import TypedCommand
 
 
 def batches(session: Session, everything: bool = False) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def jobs_of(session: Session, name: str, *, state: str = "", limit: int = 0) -> 
 
 
 def submitted_before(
-    session: Session, name: str, folder: str, commands: list[Command], source: str
+    session: Session, name: str, folder: str, commands: list[TypedCommand], source: str
 ) -> dict[str, Any] | None:
     """The batch that these commands were submitted as from this folder; None if never.
 
@@ -91,7 +91,7 @@ def _submitted(session: Session, view: dict[str, Any]) -> list[list[str]]:
 
 
 def _differs(
-    name: str, before: list[list[str]], commands: list[Command], place: int, source: str
+    name: str, before: list[list[str]], commands: list[TypedCommand], place: int, source: str
 ) -> UsageError:
     if place >= len(commands):
         what = f"{source} has {len(commands)} commands, but batch {name} has {len(before)}"

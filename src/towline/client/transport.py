@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, BinaryIO, TypeAlias
 
-    Body: TypeAlias = "bytes | Upload | FrameUpload | None"
+    Body: TypeAlias = "bytes | BodyFromDisk | FrameUpload | None"
 
 PIECE = 1 << 18
 HEAD_LIMIT = 1 << 16
@@ -60,7 +60,7 @@ def connect(path: str) -> socket:
     return connection
 
 
-class Upload:
+class BodyFromDisk:
     """A request body that is read from disk while it is sent."""
 
     def __init__(self, source: BinaryIO, size: int) -> None:
@@ -111,13 +111,13 @@ def request(
     if isinstance(body, FrameUpload):
         lines += ["Transfer-Encoding: chunked", "", ""]
     else:
-        size = body.size if isinstance(body, Upload) else len(body or b"")
+        size = body.size if isinstance(body, BodyFromDisk) else len(body or b"")
         lines += [f"Content-Length: {size}", "", ""]
     head = "\r\n".join(lines).encode("latin-1")
     try:
         try:
             connection.sendall(head + (body if isinstance(body, bytes) else b""))
-            if isinstance(body, Upload | FrameUpload):
+            if isinstance(body, BodyFromDisk | FrameUpload):
                 body.send_over(connection)
         except (BrokenPipeError, ConnectionResetError):
             pass  # The Engine may have refused the body early: its answer says why.

@@ -18,7 +18,7 @@ FINAL = ("done", "failed", "stopped", "lost", "skipped")
 _ON_THEIR_WAY = "pending"
 
 
-class Waiting:
+class WaitingForJobs:
     """Jobs and batches that are waited for."""
 
     def __init__(self, session: Session, jobs: list[int], batches: list[str]) -> None:

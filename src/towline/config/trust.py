@@ -19,7 +19,7 @@ class Trusts(Protocol):
     def __call__(self, project: Project) -> bool: ...
 
 
-class Grant(Struct, frozen=True):
+class TrustGrant(Struct, frozen=True):
     """One file as it was when the user trusted it."""
 
     file: str
@@ -53,7 +53,7 @@ class Trusted:
     def grant(self, project: Project) -> None:
         """Trust a file as it is now; changed, it will have to be trusted again."""
         file = keepable(os.path.realpath(project.file))
-        grant = Grant(file, project.digest(), time.time())
+        grant = TrustGrant(file, project.digest(), time.time())
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         target = self._grant_file(project.file, project.digest())
         temporary = f"{target}.{secrets.token_hex(4)}"
@@ -70,10 +70,10 @@ class Trusted:
             os.unlink(self._grant_file(real, grant.digest))
         return len(revoked)
 
-    def grants(self) -> list[Grant]:
+    def grants(self) -> list[TrustGrant]:
         return sorted(self._read(), key=lambda grant: grant.at)
 
-    def _read(self) -> Iterator[Grant]:
+    def _read(self) -> Iterator[TrustGrant]:
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
@@ -81,7 +81,7 @@ class Trusted:
         for name in names:
             try:
                 with open(os.path.join(self.folder, name), "rb") as stream:
-                    yield msgspec.json.decode(stream.read(), type=Grant)
+                    yield msgspec.json.decode(stream.read(), type=TrustGrant)
             except (OSError, msgspec.DecodeError):
                 # Half written by one that was killed: under that name it grants nothing.
                 continue

@@ -14,7 +14,7 @@ from msgspec.structs import astuple, replace
 from towline.core import jobs, outside
 from towline.core.following import Lines
 from towline.core.given_up import Given, GivenUp, counts_again
-from towline.core.health import Health, Verdict
+from towline.core.health import Health, HealthVerdict
 from towline.core.ledger import Ledger
 from towline.core.scheduling.bucket import as_waiting
 from towline.core.step import Step
@@ -360,7 +360,7 @@ class Core(Ledger):
         for remark in self._judge(verdicts):
             step.tell(job, Kind.REMARK, remark=remark)
 
-    def _judge(self, verdicts: list[Verdict]) -> list[Remark]:
+    def _judge(self, verdicts: list[HealthVerdict]) -> list[Remark]:
         """Set machines aside or use them again; what to tell of it."""
         for verdict in verdicts:
             self.scheduler.set_aside(verdict.machine, verdict.aside)

@@ -38,7 +38,7 @@ Kind = Hashable
 Since = Callable[[int], float | None]
 
 
-class Record(Struct):
+class TrackRecord(Struct):
     """What is held against one machine."""
 
     #: Kind -> jobs of it that failed here at once, since the last one that ended well.
@@ -58,7 +58,7 @@ class Record(Struct):
         return sum(map(len, self.failed.values()))
 
 
-class Verdict(Struct, frozen=True):
+class HealthVerdict(Struct, frozen=True):
     """What changed about a machine: `aside` is why nothing starts there; None: jobs may."""
 
     machine: str
@@ -72,9 +72,9 @@ class Health:
 
     def __init__(self, since: Since) -> None:
         self._since = since
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, TrackRecord] = {}
         #: Those of them that are set aside or being tried.
-        self._aside: dict[str, Record] = {}
+        self._aside: dict[str, TrackRecord] = {}
         #: Kind -> machine -> jobs that ended well there, and that failed at once.
         self._past: dict[Kind, dict[str, list[int]]] = {}
         #: Kind -> job -> its machines, the oldest first.
@@ -89,7 +89,7 @@ class Health:
             if record is not None and record.open_to_one:
                 record.open_to_one, record.tried_by = False, job.id
 
-    def ended(self, job: Job, now: float) -> list[Verdict]:
+    def ended(self, job: Job, now: float) -> list[HealthVerdict]:
         """All processes of a job's attempt have ended; what follows for its machines."""
         kind = kind_of(job)
         running = self._running.get(kind, {})
@@ -98,7 +98,7 @@ class Health:
             self._running.pop(kind, None)
         assert job.attempt is not None
         endings = job.attempt.endings
-        verdicts: list[Verdict] = []
+        verdicts: list[HealthVerdict] = []
         if endings and all(ending.ok for ending in endings.values()):
             for name in _machines(job):
                 self._count(kind, name, 0)
@@ -117,9 +117,9 @@ class Health:
                 verdicts.append(self._open_to_one(name, record))
         return verdicts
 
-    def due(self, now: float) -> list[Verdict]:
+    def due(self, now: float) -> list[HealthVerdict]:
         """Machines that may be tried again, and those whose trial goes well."""
-        verdicts: list[Verdict] = []
+        verdicts: list[HealthVerdict] = []
         for name, record in list(self._aside.items()):
             if record.until and record.until <= now:
                 verdicts.append(self._open_to_one(name, record))
@@ -137,11 +137,11 @@ class Health:
                 found.append(since + AT_ONCE_S)
         return min(found, default=None)
 
-    def reset(self, machine: str) -> list[Verdict]:
+    def reset(self, machine: str) -> list[HealthVerdict]:
         """Someone mended it: nothing is held against it any more."""
         return self._fared_well(machine)
 
-    def answers_again(self, machine: str) -> list[Verdict]:
+    def answers_again(self, machine: str) -> list[HealthVerdict]:
         """It was away, so it may have been mended: it can be tried at once."""
         record = self._aside.get(machine)
         return [self._open_to_one(machine, record)] if record is not None and record.until else []
@@ -152,16 +152,16 @@ class Health:
 
     # --- one machine -------------------------------------------------------------------------
 
-    def _fared_well(self, name: str) -> list[Verdict]:
+    def _fared_well(self, name: str) -> list[HealthVerdict]:
         self._records.pop(name, None)
         if self._aside.pop(name, None) is None:
             return []
-        return [Verdict(name, remark=Remark("well_again", machine=name))]
+        return [HealthVerdict(name, remark=Remark("well_again", machine=name))]
 
     def _failed_at_once(
         self, name: str, kind: Kind, job_id: int, ending: Ending, now: float
-    ) -> list[Verdict]:
-        record = self._records.setdefault(name, Record())
+    ) -> list[HealthVerdict]:
+        record = self._records.setdefault(name, TrackRecord())
         jobs = record.failed.setdefault(kind, set())
         if len(jobs) < MOST_JOBS:
             jobs.add(job_id)
@@ -177,25 +177,25 @@ class Health:
         record.times += 1
         record.until = now + for_s
         remark = Remark("set_aside", machine=name, count=record.count, for_s=for_s)
-        return [Verdict(name, Aside(record.count, for_s), remark)]
+        return [HealthVerdict(name, Aside(record.count, for_s), remark)]
 
-    def _think_again(self, kind: Kind, failed_on: str, now: float) -> list[Verdict]:
+    def _think_again(self, kind: Kind, failed_on: str, now: float) -> list[HealthVerdict]:
         """It failed on one machine more: perhaps those that were set aside are not to blame."""
         verdicts = []
         for name, record in list(self._aside.items()):
             suspect = record.until and record.times == 1 and kind in record.failed
             if suspect and name != failed_on and self._chance(name, record, now) > CHANCE:
                 self.forget(name)
-                verdicts.append(Verdict(name, remark=Remark("not_to_blame", machine=name)))
+                verdicts.append(HealthVerdict(name, remark=Remark("not_to_blame", machine=name)))
         return verdicts
 
-    def _open_to_one(self, name: str, record: Record) -> Verdict:
+    def _open_to_one(self, name: str, record: TrackRecord) -> HealthVerdict:
         record.until, record.tried_by, record.open_to_one = 0.0, 0, True
-        return Verdict(name, Aside(record.count, is_tried=True))
+        return HealthVerdict(name, Aside(record.count, is_tried=True))
 
     # --- what speaks for and against ---------------------------------------------------------
 
-    def _chance(self, name: str, record: Record, now: float) -> float:
+    def _chance(self, name: str, record: TrackRecord, now: float) -> float:
         """How likely it is that all of these jobs would have failed anywhere, as a logarithm."""
         found = 0.0
         for kind, jobs in record.failed.items():
@@ -204,11 +204,11 @@ class Health:
                 found += len(jobs) * log((bad + 1) / (good + bad + 2))
         return found
 
-    def _well_elsewhere(self, kind: Kind, name: str, record: Record, now: float) -> bool:
+    def _well_elsewhere(self, kind: Kind, name: str, record: TrackRecord, now: float) -> bool:
         good, bad = self._elsewhere(kind, name, record, now)
         return good > bad
 
-    def _elsewhere(self, kind: Kind, name: str, record: Record, now: float) -> tuple[int, int]:
+    def _elsewhere(self, kind: Kind, name: str, record: TrackRecord, now: float) -> tuple[int, int]:
         """How many jobs of a kind did well on other machines, and how many failed there."""
         past = [counts for other, counts in self._past.get(kind, {}).items() if other != name]
         good, bad = sum(good for good, _ in past), sum(bad for _, bad in past)

@@ -48,7 +48,7 @@ class Reading(Struct, frozen=True):
     used: Used
 
 
-class Stretch(Struct, frozen=True):
+class SampleStretch(Struct, frozen=True):
     """What the processes of one attempt used from a moment on, for so many seconds."""
 
     at: float
@@ -82,10 +82,10 @@ class Measuring:
     def is_over(self) -> bool:
         return self.last - self.at >= STRETCH_S
 
-    def stretch(self) -> Stretch:
+    def stretch(self) -> SampleStretch:
         """What was measured so far."""
         processes = tuple(_used(rank, self._uses[rank]) for rank in sorted(self._uses))
-        return Stretch(self.at, max(self.last - self.at, 1.0), self.attempt, processes)
+        return SampleStretch(self.at, max(self.last - self.at, 1.0), self.attempt, processes)
 
 
 def _used(rank: int, uses: list[Use]) -> Used:
@@ -107,13 +107,13 @@ def _mean(values: list[float]) -> float | None:
 
 
 def with_readings(
-    known: Iterable[Stretch], attempt: int, rank: int, readings: Iterable[Reading]
-) -> list[Stretch]:
+    known: Iterable[SampleStretch], attempt: int, rank: int, readings: Iterable[Reading]
+) -> list[SampleStretch]:
     """The stretches that change by what one process of an attempt used. What lies within one that
     is known was put together with others since, and changes nothing."""
     here = {stretch.at: stretch for stretch in known if stretch.attempt == attempt}
     begins = sorted(here)
-    changed: dict[float, Stretch] = {}
+    changed: dict[float, SampleStretch] = {}
     for reading in readings:
         before = changed.get(reading.at) or here.get(reading.at)
         earlier = bisect_left(begins, reading.at) - 1
@@ -123,20 +123,20 @@ def with_readings(
         used = (*(one for one in others if one.rank != rank), replace(reading.used, rank=rank))
         processes = tuple(sorted(used, key=lambda one: one.rank))
         seconds = max(reading.seconds, 1.0, 0.0 if before is None else before.seconds)
-        changed[reading.at] = Stretch(reading.at, seconds, attempt, processes)
+        changed[reading.at] = SampleStretch(reading.at, seconds, attempt, processes)
     return list(changed.values())
 
 
-def _end(stretch: Stretch) -> float:
+def _end(stretch: SampleStretch) -> float:
     """When it was over at the earliest: minutes are measured somewhat late."""
     return stretch.at + stretch.seconds - STRETCH_S / 2
 
 
-def thinned(stretches: Sequence[Stretch]) -> list[Stretch]:
+def thinned(stretches: Sequence[SampleStretch]) -> list[SampleStretch]:
     """Fewer stretches, the oldest first: older ones of the same attempt two by two."""
     old, recent = stretches[:-RECENT], stretches[-RECENT:]
-    found: list[Stretch] = []
-    waiting: Stretch | None = None
+    found: list[SampleStretch] = []
+    waiting: SampleStretch | None = None
     for stretch in old:
         if waiting is not None and waiting.attempt == stretch.attempt:
             found.append(_together(waiting, stretch))
@@ -150,7 +150,7 @@ def thinned(stretches: Sequence[Stretch]) -> list[Stretch]:
     return [*found, *recent][-MOST:]
 
 
-def _together(first: Stretch, second: Stretch) -> Stretch:
+def _together(first: SampleStretch, second: SampleStretch) -> SampleStretch:
     here, there = ({used.rank: used for used in one.processes} for one in (first, second))
     seconds = first.seconds + second.seconds
     share = first.seconds / seconds
@@ -160,7 +160,7 @@ def _together(first: Stretch, second: Stretch) -> Stretch:
         else here.get(rank) or there[rank]
         for rank in sorted(here.keys() | there.keys())
     )
-    return Stretch(first.at, seconds, first.attempt, processes)
+    return SampleStretch(first.at, seconds, first.attempt, processes)
 
 
 def _one(first: Used, second: Used, share: float) -> Used:
@@ -186,7 +186,7 @@ def _most(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def peaks_of(stretches: Iterable[Stretch]) -> Peaks:
+def peaks_of(stretches: Iterable[SampleStretch]) -> Peaks:
     """The most of everything; processes of a stretch count together, but for the use of GPUs."""
     cpus = mem_mb = 0.0
     util: list[float | None] = []

@@ -3,8 +3,16 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from towline.api.jobs import After, JobDetail, JobView, MachineReason, ProcessView, QueueEntry, Why
-from towline.api.places import ClusterView, Login
+from towline.api.jobs import (
+    After,
+    JobDetail,
+    JobView,
+    MachineReason,
+    ProcessView,
+    QueueEntry,
+    WhyView,
+)
+from towline.api.places import ClusterView, LoginView
 from towline.backends.base import Fleet, MachineAccess
 from towline.backends.clusters import Clusters
 from towline.backends.router import Backends
@@ -21,8 +29,8 @@ from towline.engine.intake import Intake
 from towline.engine.lookup import job_for
 from towline.engine.obstacle_words import obstacle_words, waiting_text
 from towline.engine.reasons import reason_words
-from towline.engine.results.results import Results
-from towline.engine.samples import Samples, peaks_view
+from towline.engine.results.results import ResultsHome
+from towline.engine.samples import SampleKeeper, peaks_view
 from towline.engine.services import Services
 from towline.engine.views import entry_of, explanation_data, obstacles_data, view
 from towline.engine.whats_free import WhatsFree
@@ -56,8 +64,8 @@ class Desk:
         self.intake = Intake(engine, backends, self.clusters, workspace)
         self.whats_free = WhatsFree(engine, backends, self.clusters, self.intake)
         self.batches = Batches(engine, self._away)
-        self.results = Results(engine, backends, workspace.receiver, paths.home)
-        self.samples = Samples(engine)
+        self.results = ResultsHome(engine, backends, workspace.receiver, paths.home)
+        self.samples = SampleKeeper(engine)
         backends.hear_use(self.samples.take, self.samples.take_readings)
         self.removing = Removing(engine, backends, workspace.receiver)
         self.housekeeping = Housekeeping(
@@ -135,17 +143,17 @@ class Desk:
     def batch(self, who: Principal, name: str) -> Batch:
         return self.batches.called(who, name)
 
-    def why(self, who: Principal, job_id: int) -> Why:
+    def why(self, who: Principal, job_id: int) -> WhyView:
         job = self.job(who, job_id)
         if waits := waiting_words(self.engine, waiter(job), job.spec.after):
             text, entry = f"it {waits}", self._in_queue(job)
-            chained: Why = {"text": text, "machines": [], "waits_for": self._waits_for(job)}
+            chained: WhyView = {"text": text, "machines": [], "waits_for": self._waits_for(job)}
             return chained | {"queue": entry} if entry and entry["number"] else chained
         if job.state is not State.QUEUED:
             silent = self._silent(job) if job.state in _ACTIVE else {}
             errors = {driver.name: _why_unheard(driver, job) for driver in silent.values()}
             ahead = not silent and self.engine.core.scheduler.series.is_ahead(job_id)
-            why: Why = {
+            why: WhyView = {
                 "text": waiting_text(self._explained(job_id)) if ahead else _standing(job),
                 "machines": [{"machine": name, "reason": errors[name]} for name in errors],
                 "silent_since": self._unheard(job)[0],
@@ -339,7 +347,7 @@ class Desk:
 
     # --- machines ----------------------------------------------------------------------------
 
-    def logins(self, who: Principal, name: str, places: Places) -> list[Login]:
+    def logins(self, who: Principal, name: str, places: Places) -> list[LoginView]:
         """How a person logs in to a machine, or to all machines of a cluster that want it."""
         if name not in self.fleet.machines:
             name = self.clusters.called(name)
@@ -366,7 +374,7 @@ def _access(cluster: Cluster) -> str:
     return cluster.url if isinstance(cluster, ServerCluster) else cluster.host
 
 
-def login_of(driver: MachineAccess) -> Login | None:
+def login_of(driver: MachineAccess) -> LoginView | None:
     command = driver.host.login()
     if command is None or (driver.error is not None and not needs_person(driver.error)):
         return None

@@ -9,7 +9,7 @@ from towline.engine.api import Desk
 from towline.engine.obstacle_words import why_aside
 from towline.errors import AgentError, HostError, Refused, Unusable, WrongHostKey
 from towline.model.units import format_duration, format_memory
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 from towline.workspace.base import Places
 
 Step = dict[str, Any]
@@ -110,7 +110,7 @@ async def examine_queue(desk: Desk, cluster: str) -> AsyncIterator[Step]:
         yield _not_up(cluster, nodes)
 
 
-def _not_up(cluster: str, nodes: list[Node]) -> Step:
+def _not_up(cluster: str, nodes: list[QueueNode]) -> Step:
     """Nodes on which nothing starts; jobs that need them wait, so only all of them is an error."""
     why: dict[str, list[str]] = {}
     for node in nodes:

@@ -51,7 +51,7 @@ from towline.model.job import Ending, Job, JobSpec, State
 from towline.model.journal import Remark
 from towline.model.reason import Reason
 from towline.model.request import Request
-from towline.model.results import PENDING, Results
+from towline.model.results import PENDING, ResultsState
 from towline.store.journal import Note
 from towline.store.results import BroughtRow
 from towline.store.store import Store, Submission
@@ -115,7 +115,7 @@ class Engine:
         self.on_end: Callable[[Job], None] = lambda job: None
         #: Puts into place what a job printed, before its end is written down; its new `results`,
         #: and what is to be remembered of it.
-        self.bring_home: Callable[[Job, tuple[bytes, bytes]], tuple[Results, bytes] | None] = (
+        self.bring_home: Callable[[Job, tuple[bytes, bytes]], tuple[ResultsState, bytes] | None] = (
             lambda job, said: None
         )
         #: Called where batches that wait for others may go on, or never can.
@@ -343,7 +343,7 @@ class Engine:
         await self.tell(RetryAsked(again))
 
     async def note_results(
-        self, job: Job, results: Results, remarks: Iterable[Remark] = (), brought: bytes = b""
+        self, job: Job, results: ResultsState, remarks: Iterable[Remark] = (), brought: bytes = b""
     ) -> None:
         """What came home of a job that has ended, and what did not come as it was over there."""
         self._notes.append(Note(job, results, self.clock(), tuple(remarks), brought))

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from towline.api.jobs import Plan
+from towline.api.jobs import PlanView
 from towline.backends.base import Fleet, MachineAccess
 from towline.backends.clusters import Clusters
 from towline.backends.registry import KINDS, shown_words
@@ -132,7 +132,7 @@ class Intake:
             fail_fast=draft.fail_fast,
         )
 
-    async def plan(self, draft: Draft) -> Plan:
+    async def plan(self, draft: Draft) -> PlanView:
         """What would be sent, and where it would go; nothing is done."""
         spec = draft.spec
         why = await self.check_possible(draft)

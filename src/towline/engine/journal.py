@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from towline.model.batch import BatchKey
-from towline.model.journal import Event
+from towline.model.journal import JournalEvent
 from towline.store.journal import JournalRows
 
 #: So many events wait for a subscriber before it has to read them from the journal.
@@ -28,7 +28,7 @@ class Subscription:
         #: True when events were dropped that nobody took.
         self.gap = False
         self._journal = journal
-        self._events: deque[Event] = deque()
+        self._events: deque[JournalEvent] = deque()
         self._news = asyncio.Event()
 
     def __enter__(self) -> "Subscription":
@@ -38,7 +38,7 @@ class Subscription:
     def __exit__(self, *_: object) -> None:
         self._journal.remove(self)
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: JournalEvent) -> None:
         if len(self._events) >= MOST_WAITING:
             self._events.clear()
             self.gap = True
@@ -49,7 +49,7 @@ class Subscription:
         """Until something has happened that was not taken yet."""
         await self._news.wait()
 
-    def take(self) -> list[Event]:
+    def take(self) -> list[JournalEvent]:
         """What has happened since the last time; with a `gap`, only the end of that."""
         taken = list(self._events)
         self._events.clear()

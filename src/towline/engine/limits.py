@@ -2,7 +2,7 @@
 
 import asyncio
 
-from towline.api.places import Limits, MachineLimits
+from towline.api.places import MachineLimitList, MachineLimits
 from towline.config.settings import MachineEntry
 from towline.core.machines.capacity import seats_for
 from towline.engine.api import Desk
@@ -18,7 +18,7 @@ _MEETING_S = 20.0
 
 async def limits(
     desk: Desk, places: Places, given: list[MachineEntry], request: str, each: bool
-) -> Limits:
+) -> MachineLimitList:
     """The cluster of these machines, and for each, in the order given, its name and who fits.
 
     `request` is what one of the jobs needs, with one process; `slots` has the GPUs of each of the

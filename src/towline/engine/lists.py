@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from towline.api.jobs import Meant
+from towline.api.jobs import MeantView
 from towline.errors import NotFound, UsageError
 from towline.model.batch import Batch, BatchKey
 from towline.model.job import FINAL, Job, State, standing
@@ -20,7 +20,7 @@ ACTIVE = "active"
 _MOVING = (State.STARTING.value, State.RUNNING.value, State.STOPPING.value)
 
 
-class Wanted(Struct, frozen=True):
+class JobFilter(Struct, frozen=True):
     """Which jobs are to be listed."""
 
     state: str = ""
@@ -33,7 +33,7 @@ class Wanted(Struct, frozen=True):
     owner: str = ""
 
 
-class Listed(Struct, frozen=True):
+class JobPage(Struct, frozen=True):
     """Jobs, oldest first, and how many more there are of that kind."""
 
     jobs: list[Job]
@@ -48,7 +48,7 @@ def checked_state(name: str) -> str:
     return name
 
 
-def listed(store: Store, wanted: Wanted, now: float) -> Listed:
+def listed(store: Store, wanted: JobFilter, now: float) -> JobPage:
     """Jobs that are not of a batch: those that are active first of all, then the newest ended."""
     active = _active(store, wanted)
     most = wanted.limit
@@ -56,20 +56,20 @@ def listed(store: Store, wanted: Wanted, now: float) -> Listed:
         # What runs matters more than what waits, and what is new more than what is old.
         active.sort(key=lambda job: (standing(job) in _MOVING, job.id), reverse=True)
         cut, active = active[most:], sorted(active[:most], key=lambda job: job.id)
-        return Listed(active, len(cut) + _ended_count(store, wanted, now))
+        return JobPage(active, len(cut) + _ended_count(store, wanted, now))
     room = _room_for_ended(wanted, len(active))
     ended = _ended(store, wanted, now, room)
     left_out = _ended_count(store, wanted, now) - len(ended) if len(ended) == room else 0
-    return Listed(sorted([*ended, *active], key=lambda job: job.id), left_out)
+    return JobPage(sorted([*ended, *active], key=lambda job: job.id), left_out)
 
 
-def _room_for_ended(wanted: Wanted, active: int) -> int:
+def _room_for_ended(wanted: JobFilter, active: int) -> int:
     if wanted.limit is not None:
         return wanted.limit - active
     return -1 if wanted.everything else max(_LEAST_ENDED, _ROWS - active)
 
 
-def _active(store: Store, wanted: Wanted) -> list[Job]:
+def _active(store: Store, wanted: JobFilter) -> list[Job]:
     if wanted.state in FINAL:
         return []
     found = store.active(wanted.cluster, wanted.owner)
@@ -79,19 +79,19 @@ def _active(store: Store, wanted: Wanted) -> list[Job]:
     return [job for job in found if standing(job) == wanted.state]
 
 
-def _ended(store: Store, wanted: Wanted, now: float, limit: int) -> list[Job]:
+def _ended(store: Store, wanted: JobFilter, now: float, limit: int) -> list[Job]:
     if wanted.state and wanted.state not in FINAL:
         return []
     return store.ended(_since(wanted, now), limit, wanted.state, wanted.cluster, wanted.owner)
 
 
-def _ended_count(store: Store, wanted: Wanted, now: float) -> int:
+def _ended_count(store: Store, wanted: JobFilter, now: float) -> int:
     if wanted.state and wanted.state not in FINAL:
         return 0
     return store.ended_count(_since(wanted, now), wanted.state, wanted.cluster, wanted.owner)
 
 
-def _since(wanted: Wanted, now: float) -> float:
+def _since(wanted: JobFilter, now: float) -> float:
     return 0.0 if wanted.everything else now - _A_DAY_S
 
 
@@ -107,7 +107,7 @@ def jobs_of_batch(store: Store, batch: Batch, state: str, limit: int) -> list[Jo
     return store.jobs_between(batch.first, batch.last, sorted(states), limit)
 
 
-def meant(store: Store, who: Principal, name: str) -> Meant:
+def meant(store: Store, who: Principal, name: str) -> MeantView:
     """The job or the batch that a name means: a title, a batch, `BATCH.LINE`, or `last`."""
     if name == "last":
         return _last(store, who)
@@ -122,7 +122,7 @@ def meant(store: Store, who: Principal, name: str) -> Meant:
     raise NotFound(f"there is no job {name!r}", hint="see which there are: tow status --all")
 
 
-def _last(store: Store, who: Principal) -> Meant:
+def _last(store: Store, who: Principal) -> MeantView:
     newest = store.newest(who.sees)
     if not newest:
         raise NotFound("there is no job yet", hint="tow run COMMAND starts one")

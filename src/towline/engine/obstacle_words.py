@@ -1,6 +1,7 @@
 """Why a job waits, and what keeps it from machines, in words."""
 
 from towline.core.scheduling.obstacles import (
+    AvoidedMachine,
     BatchLimit,
     ClosedNow,
     CpusInUse,
@@ -9,6 +10,7 @@ from towline.core.scheduling.obstacles import (
     GpuShare,
     GpusInUse,
     GpuUse,
+    JobsFirst,
     KeptForJob,
     MachineObstacles,
     MemoryInUse,
@@ -16,10 +18,12 @@ from towline.core.scheduling.obstacles import (
     NextOn,
     NoSuchGpu,
     NotAllGpus,
+    NotTogether,
     NotWaiting,
     Obstacle,
     PacedStarts,
     SetAside,
+    SilentMachine,
     TooFewCpus,
     TooFewGpus,
     TooLittleMemory,
@@ -34,11 +38,11 @@ from towline.model.units import format_duration
 
 #: Jobs that are named one by one.
 _MOST_NAMED = 3
-_PLAIN = {
-    "SilentMachine": "does not answer",
-    "AvoidedMachine": "is avoided, because an earlier attempt failed there",
-    "JobsFirst": "has room; jobs before it come first",
-    "NotTogether": "has room, but not for all of its processes at once",
+_PLAIN: dict[type[Obstacle], str] = {
+    SilentMachine: "does not answer",
+    AvoidedMachine: "is avoided, because an earlier attempt failed there",
+    JobsFirst: "has room; jobs before it come first",
+    NotTogether: "has room, but not for all of its processes at once",
 }
 
 
@@ -140,7 +144,7 @@ def _words(obstacle: Obstacle) -> str:
             return f"kept free for job {job}, which is next"
         case PacedStarts(every_s):
             return f"starts are paced, one every {_number(every_s, 2)} s (the setting `stagger`)"
-    return _PLAIN.get(type(obstacle).__name__) or _gpu_words(obstacle)
+    return _PLAIN.get(type(obstacle)) or _gpu_words(obstacle)
 
 
 def _gpu_words(obstacle: Obstacle) -> str:

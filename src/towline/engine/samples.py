@@ -13,7 +13,7 @@ from towline.core.samples import (
     Measuring,
     Peaks,
     Reading,
-    Stretch,
+    SampleStretch,
     Use,
     Used,
     peaks_of,
@@ -28,13 +28,13 @@ _MEASURED = (State.RUNNING, State.STOPPING)
 _TOGETHER_S = 10.0
 
 
-class Samples:
+class SampleKeeper:
     """What every running job uses."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._measuring: dict[int, Measuring] = {}
-        self._unwritten: list[tuple[int, Stretch]] = []
+        self._unwritten: list[tuple[int, SampleStretch]] = []
         self._timer: asyncio.TimerHandle | None = None
         engine.on_changed.append(self._changed)
 
@@ -73,7 +73,7 @@ class Samples:
         if measuring.is_over:
             self._end(job.id)
 
-    def of_job(self, job_id: int) -> list[Stretch]:
+    def of_job(self, job_id: int) -> list[SampleStretch]:
         """All that is known of a job, the oldest first."""
         found = self.engine.store.samples.of_job(job_id)
         found += [stretch for job, stretch in self._unwritten if job == job_id]
@@ -109,7 +109,7 @@ class Samples:
             return
         self._write_soon([(job_id, measuring.stretch())])
 
-    def _write_soon(self, measured: Iterable[tuple[int, Stretch]]) -> None:
+    def _write_soon(self, measured: Iterable[tuple[int, SampleStretch]]) -> None:
         self._unwritten += measured
         if self._timer is None and self._unwritten:
             loop = asyncio.get_running_loop()
@@ -138,7 +138,7 @@ def peaks_view(peaks: Peaks | None) -> PeaksView | None:
     }
 
 
-def stretch_view(stretch: Stretch) -> StretchView:
+def stretch_view(stretch: SampleStretch) -> StretchView:
     """What a job used for a while, as programs see it."""
     names = Used.__struct_fields__
     processes = [{name: getattr(used, name) for name in names} for used in stretch.processes]

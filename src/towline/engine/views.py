@@ -10,17 +10,17 @@ from towline.core.scheduling.obstacles import Explanation, Obstacle
 from towline.engine.reasons import reason_words
 from towline.engine.wording import results_words
 from towline.model.job import Awaited, Entry, Job, standing
-from towline.model.journal import Event
+from towline.model.journal import JournalEvent
 from towline.model.reason import Reason
-from towline.model.results import Results
+from towline.model.results import ResultsState
 
 
-def event_data(event: Event) -> dict[str, Any]:
+def event_data(event: JournalEvent) -> dict[str, Any]:
     """What an event changed, under the names that the job itself has."""
     fields = event.fields()
     if "results" in fields:
         home = fields["home"] = fields["results"]
-        fields["results"] = results_words(msgspec.convert(home, Results))
+        fields["results"] = results_words(msgspec.convert(home, ResultsState))
     if "reason" in fields:
         because = fields["because"] = fields["reason"]
         fields["reason"] = reason_words(msgspec.convert(because, Reason))

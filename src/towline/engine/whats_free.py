@@ -13,7 +13,7 @@ from towline.engine.intake import Intake
 from towline.engine.obstacle_words import why_aside
 from towline.errors import AgentError, HostError, TowlineError
 from towline.model.machine import Machine
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 from towline.workspace.base import Places
 
 #: How long a look at the machines waits for one; and for one that did not answer before.
@@ -157,7 +157,7 @@ def _unusable(cluster: str, error: TowlineError) -> MachineView:
     }
 
 
-def _node(node: Node, access: MachineAccess, jobs: list[int]) -> MachineView:
+def _node(node: QueueNode, access: MachineAccess, jobs: list[int]) -> MachineView:
     """A node like a machine; its queue says of GPUs only how many of a kind there are."""
     return {
         "name": node.name,

@@ -10,16 +10,16 @@ import msgspec
 from towline.engine.obstacle_words import why_aside
 from towline.engine.reasons import reason_words
 from towline.model.job import State
-from towline.model.journal import Event, Kind, Remark
+from towline.model.journal import JournalEvent, Kind, Remark
 from towline.model.machine import Aside
 from towline.model.odd_text import keepable, original
 from towline.model.reason import HELD, Reason
-from towline.model.results import Results
+from towline.model.results import ResultsState
 
-_Words = Callable[[Event, dict[str, Any]], str]
+_Words = Callable[[JournalEvent, dict[str, Any]], str]
 
 
-def words(event: Event) -> str:
+def words(event: JournalEvent) -> str:
     """What an event says to people; nothing if it is only for programs."""
     fields = event.fields()
     if "text" in fields:  # as an older version wrote it
@@ -30,19 +30,19 @@ def words(event: Event) -> str:
     return original(say(event, fields)) if say is not None else ""
 
 
-def _machines(event: Event, fields: dict[str, Any]) -> str:
+def _machines(event: JournalEvent, fields: dict[str, Any]) -> str:
     return ", ".join(fields.get("machines") or [event.machine])
 
 
-def _ended(event: Event, fields: dict[str, Any]) -> str:
+def _ended(event: JournalEvent, fields: dict[str, Any]) -> str:
     state, reason = fields.get("state", ""), _reason(fields)
     if state == State.STOPPED:
         return str(reason or state)
     return f"{state}: {reason}" if reason else str(state)
 
 
-def _home(event: Event, fields: dict[str, Any]) -> str:
-    results = results_words(msgspec.convert(fields["results"], Results))
+def _home(event: JournalEvent, fields: dict[str, Any]) -> str:
+    results = results_words(msgspec.convert(fields["results"], ResultsState))
     return f"results: {original(results)}" if results else "no results"
 
 
@@ -80,7 +80,7 @@ def why_not_collected(why: str) -> str:
     return f"it could not be copied on its machine, where it still is: {text}"
 
 
-def results_words(results: Results) -> str:
+def results_words(results: ResultsState) -> str:
     """Where the results of a job are, or why they are not here."""
     if results.kind == "failed":
         return keepable(f"not fetched: {original(results.why)}")

@@ -37,7 +37,7 @@ async def answers(link: Link, where: Where) -> bool:
     return True
 
 
-class Tunnel:
+class ForwardTunnel:
     """One connection: a local socket here, a dialled port over there."""
 
     def __init__(

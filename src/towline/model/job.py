@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from towline.model.machine import Placement
 from towline.model.names import ANY, OK
 from towline.model.reason import NO_REASON, Reason
-from towline.model.results import NOTHING, Results
+from towline.model.results import NOTHING, ResultsState
 from towline.model.service import Service
 
 
@@ -261,7 +261,7 @@ class Job(Struct, frozen=True):
     #: True once the user asked to stop it; nothing starts it again but `tow retry`.
     stop_asked: bool = False
     attempt: Attempt | None = None
-    results: Results = NOTHING
+    results: ResultsState = NOTHING
     #: Machines an earlier attempt failed or was lost on; avoided while there are others.
     avoid: tuple[str, ...] = ()
 

@@ -77,7 +77,7 @@ class Remark(Struct, frozen=True, omit_defaults=True):
     for_s: float = 0.0
 
 
-class Event(Struct, frozen=True):
+class JournalEvent(Struct, frozen=True):
     """One thing that happened; `data` is JSON, and its shape depends on the kind."""
 
     seq: int
@@ -103,13 +103,13 @@ class Told(Struct, frozen=True):
     job: Job
     data: dict[str, Any] = {}
 
-    def event(self, seq: int, at: float) -> Event:
+    def event(self, seq: int, at: float) -> JournalEvent:
         job = self.job
         changed = {"state": job.state, **changes(self.before, job)}
         if job.state.final:
             # Whoever hears only of the end knows all about it.
             changed |= {"exit_code": job.exit_code, "reason": job.reason}
-        return Event(
+        return JournalEvent(
             seq,
             at,
             self.kind,
@@ -177,7 +177,7 @@ def _attempt_changes(before: Attempt | None, after: Attempt | None) -> Any:
     return changed
 
 
-def rebuild(spec: JobSpec, events: Iterable[Event]) -> Job:
+def rebuild(spec: JobSpec, events: Iterable[JournalEvent]) -> Job:
     """Make a job's row of the events of its life, the oldest first.
 
     The life of a line begins with the submission of its batch.

@@ -32,7 +32,7 @@ _ODD_IN_NAMES = re.compile(r"[^\w.+=@,~-]+")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class Command:
+class TypedCommand:
     """One command of a batch: where it stood, what is run, and what it is called."""
 
     __slots__ = ("argv", "number", "title")
@@ -52,10 +52,10 @@ def is_shell_line(command: Sequence[str]) -> bool:
     return len(command) == 1 and _SHELL_LINE.search(command[0]) is not None
 
 
-def commands_from(data: bytes, source: str) -> list[Command]:
+def commands_from(data: bytes, source: str) -> list[TypedCommand]:
     """The commands of a file; `source` is what errors call it."""
     commands = [
-        Command(number, [*BASH, text], title_of(text))
+        TypedCommand(number, [*BASH, text], title_of(text))
         for number, text in _joined(_lines(data, source), source)
     ]
     if not commands:
@@ -65,7 +65,7 @@ def commands_from(data: bytes, source: str) -> list[Command]:
     return checked_count(commands, source)
 
 
-def checked_count(commands: list[Command], source: str) -> list[Command]:
+def checked_count(commands: list[TypedCommand], source: str) -> list[TypedCommand]:
     """The same commands, unless they are too many."""
     if len(commands) > MOST_COMMANDS:
         raise too_many(len(commands), source)
@@ -112,7 +112,7 @@ def as_name(text: str) -> str:
     return _ODD_IN_NAMES.sub("_", text).lstrip(".-_")[:LONGEST_NAME]
 
 
-def first_difference(before: Sequence[Sequence[str]], now: Sequence[Command]) -> int | None:
+def first_difference(before: Sequence[Sequence[str]], now: Sequence[TypedCommand]) -> int | None:
     """The place of the first command that is not the one that was submitted there."""
     for place, (old, new) in enumerate(zip(before, now, strict=False)):
         if list(old) != new.argv:

@@ -23,7 +23,7 @@ from towline.errors import UsageError
 from towline.model.lines import (
     MOST_COMMANDS,
     SHELL,
-    Command,
+    TypedCommand,
     checked_count,
     is_shell_line,
     text_of,
@@ -45,7 +45,7 @@ _CSV_ENDINGS = (".csv", ".tsv")
 _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
 
-def matrix_commands(axes: Sequence[str], command: Sequence[str]) -> list[Command]:
+def matrix_commands(axes: Sequence[str], command: Sequence[str]) -> list[TypedCommand]:
     """One command for every combination; the last name changes fastest."""
     values = dict(map(_axis, axes))
     if len(values) < len(axes):
@@ -64,7 +64,7 @@ def matrix_commands(axes: Sequence[str], command: Sequence[str]) -> list[Command
     return _filled(rows, command)
 
 
-def row_commands(data: bytes, source: str, command: Sequence[str]) -> list[Command]:
+def row_commands(data: bytes, source: str, command: Sequence[str]) -> list[TypedCommand]:
     """One command for every row of a CSV file, or line of a JSON lines file."""
     text = text_of(data, source)
     rows = list(_json_rows(text, source) if _is_json(text, source) else _csv_rows(text, source))
@@ -113,10 +113,10 @@ def _spread(value: str) -> list[str]:
     return list(map(str, there))
 
 
-def _filled(rows: Iterable[Values], command: Sequence[str]) -> list[Command]:
+def _filled(rows: Iterable[Values], command: Sequence[str]) -> list[TypedCommand]:
     in_shell = is_shell_line(command)
     return [
-        Command(
+        TypedCommand(
             number,
             _line(command[0], values) if in_shell else [fill(word, values) for word in command],
             " ".join(f"{name}={value}" for name, value in values.items()),

@@ -7,7 +7,7 @@ from msgspec import Struct
 Stand = Literal["none", "pending", "home", "failed"]
 
 
-class Results(Struct, frozen=True, omit_defaults=True):
+class ResultsState(Struct, frozen=True, omit_defaults=True):
     """Where the results of a job stand."""
 
     kind: Stand
@@ -23,15 +23,15 @@ class Results(Struct, frozen=True, omit_defaults=True):
 
 
 #: Nothing is to come home, or there is nothing yet.
-NOTHING = Results("none")
+NOTHING = ResultsState("none")
 #: There is something to bring home.
-PENDING = Results("pending")
+PENDING = ResultsState("pending")
 
 
-def at_home(path: str) -> Results:
+def at_home(path: str) -> ResultsState:
     """All that was to come is here; nothing was to come where there is no path."""
-    return Results("home", path) if path else NOTHING
+    return ResultsState("home", path) if path else NOTHING
 
 
-def not_fetched(why: str) -> Results:
-    return Results("failed", why=why)
+def not_fetched(why: str) -> ResultsState:
+    return ResultsState("failed", why=why)

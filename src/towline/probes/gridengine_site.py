@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 from msgspec import Struct
 
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 
 #: One question for all that decides how jobs are asked for; a part that fails is left out.
 _SCRIPT = """\
@@ -149,7 +149,7 @@ def node_words() -> list[str]:
     return ["qhost", "-F", "-q", "-xml"]
 
 
-def read_nodes(text: str) -> list[Node]:
+def read_nodes(text: str) -> list[QueueNode]:
     """The hosts that have a queue, with its slots as their CPUs; ValueError where it is no list."""
     try:
         root = ElementTree.fromstring(text)
@@ -158,7 +158,7 @@ def read_nodes(text: str) -> list[Node]:
     return [node for one in root.iter("host") if (node := _node(one)) is not None]
 
 
-def _node(host: ElementTree.Element) -> Node | None:
+def _node(host: ElementTree.Element) -> QueueNode | None:
     values = {one.get("name", ""): (one.text or "").strip() for one in host.iter("hostvalue")}
     left = {one.get("name", ""): (one.text or "").strip() for one in host.iter("resourcevalue")}
     queues = [_queue(one) for one in host.iter("queue")]
@@ -169,7 +169,7 @@ def _node(host: ElementTree.Element) -> Node | None:
     name = host.get("name", "")
     gpus = next((int(float(left[n])) for n in GPU_NAMES if _is_count(left.get(n, ""))), 0)
     bad = _worst(states)
-    return Node(
+    return QueueNode(
         name,
         max(slots for _, _, slots, _ in queues),
         total_mb,

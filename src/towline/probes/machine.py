@@ -27,7 +27,7 @@ SMOOTHING_S = 20.0
 Raw = Mapping[str, Any]
 
 
-class Limits(Struct, frozen=True):
+class ConfiguredLimits(Struct, frozen=True):
     """How much of a machine Towline may use; None: all of it."""
 
     cpus: float | None = None
@@ -39,13 +39,13 @@ class Limits(Struct, frozen=True):
     quiet: tuple[hours.Span, ...] = ()
 
 
-ALL_OF_IT = Limits()
+ALL_OF_IT = ConfiguredLimits()
 
 
-def limits_of(entry: MachineEntry) -> Limits:
+def limits_of(entry: MachineEntry) -> ConfiguredLimits:
     """The limits that the configuration sets for a machine."""
     mem = entry.max_mem or entry.mem
-    return Limits(
+    return ConfiguredLimits(
         cpus=entry.max_cpus or entry.cpus,
         mem_mb=parse_memory_mb(mem) if mem else None,
         gpus=None if entry.gpus is None else tuple(entry.gpus),
@@ -56,7 +56,7 @@ def limits_of(entry: MachineEntry) -> Limits:
     )
 
 
-def closed_at(limits: Limits, minute: int) -> str:
+def closed_at(limits: ConfiguredLimits, minute: int) -> str:
     """Why no job starts at a minute of the week, counted from Monday 00:00; empty if they may."""
     end = hours.until(limits.quiet, minute)
     return "" if end is None else f"has quiet hours until {hours.told(end, minute)}"
@@ -67,7 +67,7 @@ def observe(
     previous: Raw | None,
     hello: Raw,
     *,
-    limits: Limits = ALL_OF_IT,
+    limits: ConfiguredLimits = ALL_OF_IT,
     name: str,
     clusters: tuple[str, ...] = (),
     owners: tuple[str, ...] = (),
@@ -185,7 +185,11 @@ def _first_guess(raw: Raw, jobs: dict[str, Raw], cpus: float) -> float:
 
 
 def _memory(
-    raw: Raw, jobs: dict[str, Raw], limits: Limits, before: Machine | None, claims: list[Claim]
+    raw: Raw,
+    jobs: dict[str, Raw],
+    limits: ConfiguredLimits,
+    before: Machine | None,
+    claims: list[Claim],
 ) -> tuple[int, int]:
     """Memory that Towline may use, and how much of it others use, in MB."""
     found = parse_meminfo(text_of(raw.get("meminfo")))
@@ -220,7 +224,7 @@ def _gpu_grant(raw: Raw, jobs: dict[str, Raw], index: int) -> float:
 def _gpus(
     raw: Raw,
     jobs: dict[str, Raw],
-    limits: Limits,
+    limits: ConfiguredLimits,
     ours: Mapping[int, bool],
     claims: list[Claim],
 ) -> tuple[Gpu, ...]:

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Node(Struct, frozen=True):
+class QueueNode(Struct, frozen=True):
     name: str
     cpus: int
     mem_mb: int
@@ -21,7 +21,7 @@ class Node(Struct, frozen=True):
     word: str = ""
 
 
-def largest(nodes: list[Node]) -> str:
+def largest(nodes: list[QueueNode]) -> str:
     """What the largest node has, and all kinds of GPUs."""
     kinds: dict[str, int] = {}
     for node in nodes:

@@ -13,7 +13,7 @@ from msgspec import Struct
 # --- jobs: squeue, sacct, scontrol -------------------------------------------------------------
 
 
-class Listed(Struct, frozen=True):
+class SlurmEntry(Struct, frozen=True):
     """One job as Slurm's commands list it."""
 
     #: The number of the whole job, also for a part of a heterogeneous one; a task of an array has
@@ -51,14 +51,16 @@ def queue_words(user: str) -> list[str]:
     return [*_PLAIN_TIMES, "squeue", "--noheader", *which, f"--format={_QUEUE_FIELDS}"]
 
 
-def read_queue(text: str) -> list[Listed]:
+def read_queue(text: str) -> list[SlurmEntry]:
     found = []
     for line in text.splitlines():
         fields = line.strip().split("|", 9)
         if len(fields) == 10 and (number := _ID.match(fields[0])):
             state, reason, start, nodes, *rest, folder, comment = map(_said, fields[1:])
             found.append(
-                Listed(number[1], _state(state), reason, start, nodes, comment, "", folder, *rest)
+                SlurmEntry(
+                    number[1], _state(state), reason, start, nodes, comment, "", folder, *rest
+                )
             )
     return found
 
@@ -70,14 +72,14 @@ def account_words(ids: Iterable[str]) -> list[str]:
     return ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", asked, form]
 
 
-def read_accounts(text: str) -> list[Listed]:
+def read_accounts(text: str) -> list[SlurmEntry]:
     """A job that was requeued is listed once per run; the last line of it counts."""
-    found: dict[str, Listed] = {}
+    found: dict[str, SlurmEntry] = {}
     for line in text.splitlines():
         fields = line.strip().split("|", 5)
         if len(fields) == 6 and (number := _ID.match(fields[0])):
             state, code, start, nodes, folder = map(_said, fields[1:])
-            found[number[1]] = Listed(
+            found[number[1]] = SlurmEntry(
                 number[1], _state(state), start=start, nodes=nodes, exit_code=code, folder=folder
             )
     return list(found.values())
@@ -93,7 +95,7 @@ def detail_words(job_id: str) -> list[str]:
     return ["scontrol", "--oneliner", "show", "job", job_id]
 
 
-def read_details(text: str) -> list[Listed]:
+def read_details(text: str) -> list[SlurmEntry]:
     found = []
     for line in text.splitlines():
         facts = dict(re.findall(r"(\w+)=(\S*)", line))
@@ -102,7 +104,7 @@ def read_details(text: str) -> list[Listed]:
             number += f"_{facts['ArrayTaskId']}"
         if _ID.match(number) and "JobState" in facts:
             found.append(
-                Listed(
+                SlurmEntry(
                     number,
                     _state(facts["JobState"]),
                     _said(facts.get("Reason", "")),
@@ -160,7 +162,7 @@ def read_associations(text: str) -> list[tuple[str, list[str]]]:
     return [(one[0], list(filter(None, one[1].split(",")))) for one in fields if len(one) == 2]
 
 
-class Site(Struct, frozen=True):
+class SlurmSite(Struct, frozen=True):
     """What a site says of itself."""
 
     #: How many tasks an array may have; None when it does not say.
@@ -172,10 +174,10 @@ class Site(Struct, frozen=True):
     as_of: str
 
 
-def read_site(text: str) -> Site:
+def read_site(text: str) -> SlurmSite:
     as_of = re.search(r"^Configuration data as of (\S+)", text, re.MULTILINE)
     booted = re.search(r"^BOOT_TIME\s*=\s*(\S+)", text, re.MULTILINE)
-    return Site(
+    return SlurmSite(
         read_array_limit(text),
         read_memory_s(text),
         booted[1] if booted else "",
@@ -267,7 +269,7 @@ _REASONS = {
 }
 
 
-def why_waiting(listed: Listed) -> str:
+def why_waiting(listed: SlurmEntry) -> str:
     """Slurm's reason in words; its own word is kept beside them."""
     if not listed.reason:
         return "in Slurm's queue"

@@ -2,7 +2,7 @@
 
 import re
 
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 
 #: What a node may be besides what it does: flags behind a `+`, and signs behind its state.
 _DOWN = frozenset({"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "UNKNOWN", "FUTURE"})
@@ -15,11 +15,11 @@ def node_words() -> list[str]:
     return ["scontrol", "--oneliner", "--details", "show", "node"]
 
 
-def read_nodes(text: str) -> list[Node]:
+def read_nodes(text: str) -> list[QueueNode]:
     return [node for line in text.splitlines() if (node := _node(line)) is not None]
 
 
-def _node(line: str) -> Node | None:
+def _node(line: str) -> QueueNode | None:
     facts = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", line))
     cpus = _number(facts.get("CPUEfctv") or facts.get("CPUTot", ""))
     if "NodeName" not in facts or not cpus:
@@ -29,7 +29,7 @@ def _node(line: str) -> Node | None:
     closed, down = _standing(facts.get("State", ""))
     reason = _reason(line)
     word = (closed or down) + (f": {reason}" if reason else "")
-    return Node(
+    return QueueNode(
         facts["NodeName"],
         cpus,
         mem_mb,

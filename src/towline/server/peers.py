@@ -36,7 +36,7 @@ def peer_uid(connection: Any) -> int:
     return uid
 
 
-class Owner:
+class EngineOwner:
     """The one user whose Engine this is: nobody else is served, and this one may do everything."""
 
     def __init__(self) -> None:

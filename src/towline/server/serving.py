@@ -154,7 +154,7 @@ def _server(desk: Desk, workspace: LocalWorkspace, going: asyncio.Event) -> Any:
     import uvicorn
 
     from towline.server.app import make_app
-    from towline.server.peers import Owner, PeerProtocol
+    from towline.server.peers import EngineOwner, PeerProtocol
 
     class Server(uvicorn.Server):
         """Signals are ours to handle: a running stream must not keep the Engine from going."""
@@ -163,7 +163,7 @@ def _server(desk: Desk, workspace: LocalWorkspace, going: asyncio.Event) -> Any:
             return contextlib.nullcontext()
 
     config = uvicorn.Config(
-        make_app(desk, workspace, Owner().principal_of, going.set),
+        make_app(desk, workspace, EngineOwner().principal_of, going.set),
         http=PeerProtocol,
         log_level="warning",
         access_log=False,

@@ -168,7 +168,7 @@ class BlobStore:
             pass
 
 
-class Present:
+class PresentBlobs:
     """Which of very many blobs are there, looking only at folders that changed since last time."""
 
     def __init__(self, store: BlobStore) -> None:

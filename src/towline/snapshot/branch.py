@@ -27,7 +27,7 @@ _TRIES = 5
 _STAYS = frozenset({RESULTS, "__pycache__"})
 
 
-class Recorded(Struct, frozen=True, omit_defaults=True):
+class RecordedTree(Struct, frozen=True, omit_defaults=True):
     """Where the submitted version is in git; all empty outside a repository."""
 
     root: str = ""
@@ -39,7 +39,7 @@ class Recorded(Struct, frozen=True, omit_defaults=True):
     changed: tuple[tuple[str, str], ...] = ()
 
 
-class Record(Struct, frozen=True):
+class BranchRecord(Struct, frozen=True):
     """A dirty tree that is kept; `place` says whether git lists it as a branch."""
 
     place: str
@@ -51,37 +51,39 @@ class Record(Struct, frozen=True):
     title: str
 
 
-def record(folder: str, title: str, now: float, as_branch: bool = False) -> Recorded:
+def record(folder: str, title: str, now: float, as_branch: bool = False) -> RecordedTree:
     """Name the present state of the repository that `folder` is in."""
     root = find_root(os.path.realpath(folder))
     if not root:
-        return Recorded()
+        return RecordedTree()
     head = _git(root, "rev-parse", "--verify", "-q", "HEAD^{commit}", may_fail=True).strip()
     changed = _changes(root)
     if not changed:
-        return Recorded(root, head)
+        return RecordedTree(root, head)
     try:
         commit, name = _kept(root, head, _tree(root, changed), title, now, as_branch)
     except UsageError:
         # A repository one may only read: the job runs all the same, its own copy is complete.
-        return Recorded(root, head, "", tuple(changed))
-    return Recorded(root, commit, name, tuple(changed))
+        return RecordedTree(root, head, "", tuple(changed))
+    return RecordedTree(root, commit, name, tuple(changed))
 
 
-def records(folder: str) -> list[Record]:
+def records(folder: str) -> list[BranchRecord]:
     """The dirty trees that a repository keeps, oldest first."""
     root = find_root(os.path.realpath(folder))
     return sorted(_records(root), key=lambda one: (one.at, one.name)) if root else []
 
 
-def _records(root: str) -> Iterator[Record]:
+def _records(root: str) -> Iterator[BranchRecord]:
     fields = ("refname", "objectname", "tree", "parent", "committerdate:unix", "contents:subject")
     form = "%00".join(f"%({field})" for field in fields)
     places = (f"{_BESIDE}{PREFIX}", f"{_BRANCHES}{PREFIX}")
     for line in _git(root, "for-each-ref", f"--format={form}", *places).splitlines():
         ref, commit, tree, parents, at, subject = line.split("\0")
         place = _BRANCHES if ref.startswith(_BRANCHES) else _BESIDE
-        yield Record(place, ref.removeprefix(place), commit, tree, parents, float(at), subject)
+        yield BranchRecord(
+            place, ref.removeprefix(place), commit, tree, parents, float(at), subject
+        )
 
 
 def forget(folder: str, names: list[str]) -> None:

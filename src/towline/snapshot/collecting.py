@@ -16,7 +16,7 @@ _MOST_WAITING = 8 << 20
 Offer = Callable[[str, bytes], None]
 
 
-class Collection:
+class BlobCollection:
     """Takes in contents; they can be had once it ended well."""
 
     def __init__(self, store: BlobStore, offer: Offer | None = None) -> None:
@@ -29,7 +29,7 @@ class Collection:
         self._waiting: dict[str, bytes] = {}
         self._bytes_waiting = 0
 
-    def __enter__(self) -> "Collection":
+    def __enter__(self) -> "BlobCollection":
         return self
 
     def __exit__(

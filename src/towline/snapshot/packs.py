@@ -21,7 +21,7 @@ _PACK, _INDEX = ".pack", ".index"
 _NEW = "new-"
 
 
-class Place(Struct, frozen=True, gc=False):
+class PackedBlob(Struct, frozen=True, gc=False):
     """Where a content is: a range of a pack."""
 
     stem: str
@@ -36,11 +36,11 @@ class Place(Struct, frozen=True, gc=False):
     def index(self) -> str:
         return self.stem + _INDEX
 
-    def follows(self, other: "Place") -> bool:
+    def follows(self, other: "PackedBlob") -> bool:
         return self.offset == other.offset + other.size and self.stem == other.stem
 
-    def longer_by(self, size: int) -> "Place":
-        return Place(self.stem, self.offset, self.size + size)
+    def longer_by(self, size: int) -> "PackedBlob":
+        return PackedBlob(self.stem, self.offset, self.size + size)
 
     def read(self) -> bytes:
         fd = os.open(self.pack, os.O_RDONLY | os.O_CLOEXEC)
@@ -57,10 +57,10 @@ class Packs:
         self.folder = folder
         #: What was written and is not known to be on disk.
         self.unsynced = unsynced
-        self._places: dict[bytes, Place] | None = None
+        self._places: dict[bytes, PackedBlob] | None = None
         self._lock = threading.Lock()
 
-    def place(self, digest: str) -> Place | None:
+    def place(self, digest: str) -> PackedBlob | None:
         places = self._places
         try:
             name = bytes.fromhex(digest)
@@ -76,10 +76,10 @@ class Packs:
             return []
         return [f"{self.folder}/{n.removesuffix(_INDEX)}" for n in names if n.endswith(_INDEX)]
 
-    def _load(self) -> dict[bytes, Place]:
+    def _load(self) -> dict[bytes, PackedBlob]:
         with self._lock:
             if self._places is None:
-                places: dict[bytes, Place] = {}
+                places: dict[bytes, PackedBlob] = {}
                 for stem in self.stems():
                     places.update(contents(stem))
                 self._places = places
@@ -154,7 +154,7 @@ class PackWriter:
         os.unlink(self._stem + _PACK)
 
 
-def contents(stem: str) -> Iterator[tuple[bytes, Place]]:
+def contents(stem: str) -> Iterator[tuple[bytes, PackedBlob]]:
     """The hash and the place of everything in a pack; nothing if it is not there as a whole."""
     try:
         with open(stem + _INDEX, "rb") as file:
@@ -166,7 +166,7 @@ def contents(stem: str) -> Iterator[tuple[bytes, Place]]:
         return
     for digest, offset, length in RECORD.iter_unpack(records):
         if offset + length <= size:
-            yield digest, Place(stem, offset, length)
+            yield digest, PackedBlob(stem, offset, length)
 
 
 def is_older(stem: str, than: float) -> bool:

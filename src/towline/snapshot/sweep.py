@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from towline.errors import NotFound
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.entries import load_snapshot
-from towline.snapshot.packs import PackWriter, Place, contents, is_older, remove_unused
+from towline.snapshot.packs import PackedBlob, PackWriter, contents, is_older, remove_unused
 
 
 def sweep(store: BlobStore, snapshots: Iterable[str], before: float, dry_run: bool) -> list[int]:
@@ -29,7 +29,7 @@ def sweep(store: BlobStore, snapshots: Iterable[str], before: float, dry_run: bo
 def _sweep_pack(
     store: BlobStore,
     stem: str,
-    places: dict[bytes, Place],
+    places: dict[bytes, PackedBlob],
     needed: set[bytes],
     before: float,
     dry_run: bool,
@@ -48,7 +48,7 @@ def _sweep_pack(
     return dead
 
 
-def _copy(store: BlobStore, live: dict[bytes, Place]) -> None:
+def _copy(store: BlobStore, live: dict[bytes, PackedBlob]) -> None:
     if not live:
         return
     writer = PackWriter(store.packs)

@@ -12,8 +12,8 @@ from msgspec import Struct
 from towline.config.settings import SnapshotSettings
 from towline.errors import UsageError
 from towline.model.units import format_memory
-from towline.snapshot.blobs import BlobStore, Present
-from towline.snapshot.collecting import Collection, Offer
+from towline.snapshot.blobs import BlobStore, PresentBlobs
+from towline.snapshot.collecting import BlobCollection, Offer
 from towline.snapshot.entries import Entry, canonical
 from towline.snapshot.folder import IGNORE_FILE, Tree, list_tree
 
@@ -82,9 +82,9 @@ def take_snapshot(
     _check_size(tree, settings)
     sizes: dict[str, int] = {}
     paths = sorted(tree.found)
-    known = _unchanged(tree, paths, cache, Present(store), sizes)
+    known = _unchanged(tree, paths, cache, PresentBlobs(store), sizes)
     try:
-        with Collection(store, offer) as new:
+        with BlobCollection(store, offer) as new:
             found = (known.get(path) or _entry(tree, path, cache, new, sizes) for path in paths)
             entries = [entry for entry in found if entry is not None]
         # The list of entries is a blob like any other, and its hash is the snapshot's id.
@@ -100,7 +100,7 @@ def take_snapshot(
 
 
 def _unchanged(
-    tree: Tree, paths: list[str], cache: HashCache, present: Present, sizes: dict[str, int]
+    tree: Tree, paths: list[str], cache: HashCache, present: PresentBlobs, sizes: dict[str, int]
 ) -> dict[str, Entry]:
     """The entries of files that are as they were when they were last read: mostly very many."""
     known: dict[str, Entry] = {}
@@ -118,7 +118,7 @@ def _unchanged(
 
 
 def _entry(
-    tree: Tree, path: str, cache: HashCache, new: Collection, sizes: dict[str, int]
+    tree: Tree, path: str, cache: HashCache, new: BlobCollection, sizes: dict[str, int]
 ) -> Entry | None:
     found = tree.found[path]
     absolute = f"{tree.root}/{path}"
@@ -141,7 +141,7 @@ def _entry(
 
 
 def _digest(
-    path: str, found: os.stat_result, cache: HashCache, new: Collection, sizes: dict[str, int]
+    path: str, found: os.stat_result, cache: HashCache, new: BlobCollection, sizes: dict[str, int]
 ) -> str:
     cache.reads += 1
     digest, size, after = new.put_file(path, found.st_size)

@@ -6,7 +6,7 @@ import os
 from typing import BinaryIO
 
 from towline.snapshot.blobs import BlobStore
-from towline.snapshot.packs import Place
+from towline.snapshot.packs import PackedBlob
 
 
 class Views:
@@ -19,7 +19,7 @@ class Views:
     def joined(self, digests: list[str]) -> memoryview | bytes:
         """Blobs one behind the other: at no cost if that is how they lie in a pack."""
         parts: list[memoryview] = []
-        run: Place | None = None
+        run: PackedBlob | None = None
         for digest in digests:
             place = self._store.packs.place(digest)
             if run and place and run.pack in self._packs and place.follows(run):
@@ -40,7 +40,7 @@ class Views:
         with self._store.open(digest) as file:
             return _shown(file)
 
-    def _show(self, place: Place) -> memoryview:
+    def _show(self, place: PackedBlob) -> memoryview:
         pack = self._packs.get(place.pack)
         if pack is None:
             with open(place.pack, "rb") as file:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from towline.model.batch import BatchKey
 from towline.model.job import Job
-from towline.model.journal import Event, Kind, Remark, Told
-from towline.model.results import Results
+from towline.model.journal import JournalEvent, Kind, Remark, Told
+from towline.model.results import ResultsState
 
 _INSERT = "INSERT INTO journal VALUES (?,?,?,?,?,?,?,?,?)"
 _SELECT = "SELECT seq, at, kind, owner, job, batch, attempt, machine, data FROM journal"
@@ -26,7 +26,7 @@ class Note(Struct, frozen=True):
     """What came home of a job that has ended."""
 
     job: Job
-    results: Results
+    results: ResultsState
     at: float
     #: What did not come as it was over there.
     remarks: tuple[Remark, ...] = ()
@@ -42,8 +42,8 @@ class JournalRows:
         self._reader = reader
         self._next = self.last_seq() + 1
         #: Written in the transaction that is open, and in those that have been committed.
-        self._open: list[Event] = []
-        self._committed: deque[Event] = deque()
+        self._open: list[JournalEvent] = []
+        self._committed: deque[JournalEvent] = deque()
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ class JournalRows:
         """Enter something else; what is no column of the journal is data."""
         seq = self._next + len(self._open)
         columns = {name: about.pop(name) for name in _COLUMNS if name in about}
-        self._append([Event(seq, at, kind, data=_encode(about), **columns)])  # type: ignore[arg-type]
+        self._append([JournalEvent(seq, at, kind, data=_encode(about), **columns)])  # type: ignore[arg-type]
 
     def note_results(self, note: Note) -> None:
         """Enter what came home of a job, and what did not come as it was over there."""
@@ -67,7 +67,7 @@ class JournalRows:
         kind = Kind.NOT_HOME if note.results.kind == "failed" else Kind.HOME
         self.note(kind, note.at, results=note.results, **about)
 
-    def _append(self, events: list[Event]) -> None:
+    def _append(self, events: list[JournalEvent]) -> None:
         rows = [msgspec.structs.astuple(event) for event in events]
         self._db.executemany(_INSERT, rows)
         self._open += events
@@ -81,7 +81,7 @@ class JournalRows:
     def roll_back(self) -> None:
         self._open.clear()
 
-    def take_committed(self) -> list[Event]:
+    def take_committed(self) -> list[JournalEvent]:
         """Events nobody has been told of yet, each of them once."""
         taken = []
         while self._committed:
@@ -90,7 +90,7 @@ class JournalRows:
 
     # --- reading -----------------------------------------------------------------------------
 
-    def of_job(self, job_id: int, limit: int = -1) -> list[Event]:
+    def of_job(self, job_id: int, limit: int = -1) -> list[JournalEvent]:
         """The last events of a job, the oldest first."""
         query = f"{_SELECT} WHERE job=? ORDER BY seq DESC LIMIT ?"
         return self._events(query, (job_id, limit))[::-1]
@@ -104,7 +104,7 @@ class JournalRows:
         between: tuple[int, int] | None = None,
         kinds: Sequence[Kind] = (),
         owner: str = "",
-    ) -> list[Event]:
+    ) -> list[JournalEvent]:
         """Read what happened after an event: to all, to one job, a batch, or a range of jobs.
 
         `owner`: only what is theirs.
@@ -124,7 +124,7 @@ class JournalRows:
         query = f"{_SELECT} WHERE seq > ?{chosen} ORDER BY seq LIMIT ?"
         return self._events(query, (*values, limit))
 
-    def remarks(self, job_id: int) -> list[Event]:
+    def remarks(self, job_id: int) -> list[JournalEvent]:
         """What was remarked of a job's results since it ended last."""
         kinds = {"remark": Kind.HOME_REMARK, "ended": Kind.ENDED}
         return self._events(_REMARKS, {"job": job_id, **kinds})
@@ -142,8 +142,10 @@ class JournalRows:
         seq: int = row[0]
         return seq
 
-    def _events(self, query: str, values: Sequence[object] | dict[str, object]) -> list[Event]:
-        return [Event(*row) for row in self._reader.execute(query, values)]
+    def _events(
+        self, query: str, values: Sequence[object] | dict[str, object]
+    ) -> list[JournalEvent]:
+        return [JournalEvent(*row) for row in self._reader.execute(query, values)]
 
 
 _COLUMNS = ("owner", "job", "batch", "attempt", "machine")

@@ -8,7 +8,7 @@ import msgspec
 from towline.model.batch import Batch, Line, spec_of
 from towline.model.job import Attempt, Job, JobSpec, State
 from towline.model.reason import NO_REASON, Reason
-from towline.model.results import NOTHING, Results
+from towline.model.results import NOTHING, ResultsState
 
 encode = msgspec.json.Encoder().encode
 _decode_spec = msgspec.json.Decoder(JobSpec).decode
@@ -85,7 +85,7 @@ def update_row(job: Job) -> tuple[object, ...]:
     )
 
 
-def results_row(results: Results) -> tuple[str, str, str]:
+def results_row(results: ResultsState) -> tuple[str, str, str]:
     return (results.kind, results.path, results.why)
 
 
@@ -103,5 +103,5 @@ def job_of(row: tuple[Any, ...], batch_named: Callable[[str, str], Batch]) -> Jo
     found["attempt"] = decode_attempt(found["attempt"]) if found["attempt"] else None
     found["avoid"] = _decode_names(found["avoid"])
     path, why = found.pop("results_path"), found.pop("results_why")
-    found["results"] = Results(found["results"], path, why) if found["results"] else NOTHING
+    found["results"] = ResultsState(found["results"], path, why) if found["results"] else NOTHING
     return Job(**found)

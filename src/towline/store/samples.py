@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from towline.core.samples import MOST, Stretch, thinned
+from towline.core.samples import MOST, SampleStretch, thinned
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Stretch).decode
+_decode = msgspec.json.Decoder(SampleStretch).decode
 _MOST_COUNTED = 10_000
 _INSERT = "INSERT OR REPLACE INTO samples VALUES (?,?,?)"
 
@@ -29,7 +29,7 @@ class SampleRows:
         #: Job -> how many rows it has, as far as that was looked up.
         self._counts: dict[int, int] = {}
 
-    def add(self, measured: Iterable[tuple[int, Stretch]]) -> None:
+    def add(self, measured: Iterable[tuple[int, SampleStretch]]) -> None:
         """Write stretches of jobs, in one transaction; a job that was forgotten has none."""
         if len(self._counts) > _MOST_COUNTED:
             self._counts.clear()  # most of them have ended
@@ -43,7 +43,7 @@ class SampleRows:
                 if self._counts[job] > MOST:
                     self._thin(job)
 
-    def of_job(self, job: int) -> list[Stretch]:
+    def of_job(self, job: int) -> list[SampleStretch]:
         """All that is known, the oldest first."""
         return _read(self._reader, job)
 
@@ -59,6 +59,6 @@ class SampleRows:
         self._counts[job] = len(fewer)
 
 
-def _read(db: sqlite3.Connection, job: int) -> list[Stretch]:
+def _read(db: sqlite3.Connection, job: int) -> list[SampleStretch]:
     rows = db.execute("SELECT body FROM samples WHERE job=? ORDER BY at", (job,))
     return [_decode(row[0]) for row in rows]

@@ -18,7 +18,7 @@ from towline.config.settings import CleanupSettings, Cluster, Config
 from towline.errors import NotFound
 from towline.model.batch import Line
 from towline.model.job import Job, JobSpec
-from towline.model.results import Results
+from towline.model.results import ResultsState
 
 #: What a receiver remembers of what it brought: nobody else reads it.
 Memory = bytes
@@ -167,7 +167,7 @@ class Whole(Struct, frozen=True):
     blob: str = ""
 
 
-class Placed(Struct):
+class PlacedResults(Struct):
     """What is in the submitter's folder now; paths are for people, the Engine goes by none."""
 
     folder: str
@@ -219,7 +219,7 @@ class Delivery(Protocol):
         """Drop what has not come whole, unless somebody may go on with it later."""
         ...
 
-    async def finish(self, is_all: bool) -> Placed:
+    async def finish(self, is_all: bool) -> PlacedResults:
         """Return once it is on disk; `is_all`: what an earlier attempt brought besides may go."""
         ...
 
@@ -231,7 +231,9 @@ class Receiver(Protocol):
         """Begin with the results of an attempt; `memory` is what was remembered of earlier ones."""
         ...
 
-    def put_printed(self, job: Job, printed: tuple[bytes, bytes]) -> tuple[Results, Memory] | None:
+    def put_printed(
+        self, job: Job, printed: tuple[bytes, bytes]
+    ) -> tuple[ResultsState, Memory] | None:
         """Put into place at once all that a job printed, if it made nothing else.
 
         Where it is now, and what is to be remembered of it. None leaves it to be delivered, which

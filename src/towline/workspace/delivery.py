@@ -15,8 +15,8 @@ from typing import ParamSpec, TypeVar
 from towline.errors import CannotPlace, Unreachable
 from towline.model.odd_text import keepable
 from towline.snapshot.blobs import BlobStore
-from towline.workspace.base import Item, Placed, Whole
-from towline.workspace.parts import Part, size_here
+from towline.workspace.base import Item, PlacedResults, Whole
+from towline.workspace.parts import PartialFile, size_here
 from towline.workspace.placing import InTheWay, Placer, all_inside, inside, leads_out
 from towline.workspace.settling import Settling
 
@@ -47,10 +47,10 @@ class FolderDelivery:
         self._settling = settling
         #: What a killed Engine left of what may be gone on with.
         self._left_over = left_over
-        self._placed = Placed(placer.folder)
+        self._placed = PlacedResults(placer.folder)
         self._counting = threading.Lock()
         #: What comes in pieces; None: there is something in its way.
-        self._parts: dict[Item, Part | None] = {}
+        self._parts: dict[Item, PartialFile | None] = {}
 
     async def _in_thread(self, do: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
@@ -188,7 +188,7 @@ class FolderDelivery:
 
     # --- the end -----------------------------------------------------------------------------
 
-    async def finish(self, is_all: bool) -> Placed:
+    async def finish(self, is_all: bool) -> PlacedResults:
         if is_all:
             await self._in_thread(self._remove_older)
         try:

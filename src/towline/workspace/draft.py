@@ -13,7 +13,7 @@ from towline.errors import TowlineError
 from towline.model.job import JobSpec
 from towline.model.odd_text import keepable
 from towline.snapshot.blobs import BlobStore
-from towline.snapshot.branch import Recorded, record
+from towline.snapshot.branch import RecordedTree, record
 from towline.snapshot.take import HashCache, Snapshot, take_snapshot
 from towline.workspace.ask import JobAsk, check_included, named_after, snapshot_settings
 from towline.workspace.base import Frozen, Measured, Offer, Places, Submission
@@ -87,7 +87,7 @@ class FolderDraft:
         return Submission(self.spec, frozen, environ, ask.continued, named_after(ask))
 
 
-def _frozen(snapshot: Snapshot, recorded: Recorded) -> Frozen:
+def _frozen(snapshot: Snapshot, recorded: RecordedTree) -> Frozen:
     changed = recorded.changed[:_MOST_CHANGED]
     large = ((path, size) for path, size in largest(snapshot) if size > _LARGE)
     return Frozen(

@@ -22,7 +22,7 @@ _own = secrets.token_hex(8)
 _numbers = itertools.count()
 
 
-class Part:
+class PartialFile:
     """`what` says which content it will be: what is here of the same is gone on with."""
 
     def __init__(self, folder: str, what: str = "") -> None:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from towline.model.odd_text import keepable, original
-from towline.workspace.parts import Part, new_hash, own_name
+from towline.workspace.parts import PartialFile, new_hash, own_name
 
 FOLDER = "job_results"
 _CHUNK = 1 << 20
@@ -83,12 +83,12 @@ class Placer:
 
     # --- what arrives ------------------------------------------------------------------------
 
-    def begin(self, target: str, what: str = "") -> Part:
+    def begin(self, target: str, what: str = "") -> PartialFile:
         """`what` it will be, if it is long: what is here of it already is gone on with."""
         self.make_folders(os.path.dirname(target))
-        return Part(os.path.dirname(target), what)
+        return PartialFile(os.path.dirname(target), what)
 
-    def place(self, part: Part, target: str, mode: int, grows: bool = False) -> str:
+    def place(self, part: PartialFile, target: str, mode: int, grows: bool = False) -> str:
         """Put a file that arrived whole into place; where that is.
 
         Of something that only `grows`, a beginning that is here gives way to the whole.

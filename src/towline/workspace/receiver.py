@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from towline.model.job import Job
 from towline.model.odd_text import keepable, original
-from towline.model.results import NOTHING, Results, at_home
+from towline.model.results import NOTHING, ResultsState, at_home
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.syncing import sync_file_systems
 from towline.workspace.delivery import FolderDelivery
@@ -48,7 +48,9 @@ class FolderReceiver:
         left_over = self._parts.get(job.id, [])
         return FolderDelivery(placer, self._blobs, self._writers, self._settling, left_over)
 
-    def put_printed(self, job: Job, printed: tuple[bytes, bytes]) -> tuple[Results, bytes] | None:
+    def put_printed(
+        self, job: Job, printed: tuple[bytes, bytes]
+    ) -> tuple[ResultsState, bytes] | None:
         assert job.attempt is not None
         folder = self._folder(job)
         marks: dict[str, Mark] = {}

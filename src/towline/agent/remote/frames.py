@@ -106,7 +106,7 @@ def parse(text: "Any") -> "Message | None":
     return header if isinstance(header, dict) else None
 
 
-class Outbox:
+class FrameQueue:
     """What is still to be written to one non-blocking file descriptor."""
 
     def __init__(self, fd: int) -> None:

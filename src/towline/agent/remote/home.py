@@ -16,7 +16,7 @@ OLD_RECORDS = ("/life", "/exit", "/elsewhere")
 HASH = re.compile(r"^[0-9a-f]{64}$")
 
 
-class Place:
+class JobPlace:
     """Where the files of a job are: its own, and those about it."""
 
     def __init__(self, key: str, job: str, record: str) -> None:
@@ -63,8 +63,8 @@ class Home:
             return self.job(key)
         return found
 
-    def place(self, key: str) -> "Place":
-        return Place(key, self.job(key), self.record(key))
+    def place(self, key: str) -> "JobPlace":
+        return JobPlace(key, self.job(key), self.record(key))
 
     def keys(self) -> "set[str]":
         """Of all jobs that have a folder or a record here."""

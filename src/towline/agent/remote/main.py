@@ -12,9 +12,9 @@ import traceback
 
 from . import frames, machine
 from .clean.sweeping import Sweeping
-from .commands.login import Login
+from .commands.login import LoginShell
 from .content.blobs import Blobs
-from .content.files import Files
+from .content.files import FileOperations
 from .content.gathering import Gathering
 from .home import Home
 from .jobs import guardian
@@ -24,7 +24,7 @@ from .loop import READ, WRITE, Loop
 from .node.handover import Handing
 from .node.samples import Samples
 from .refusal import Refusal
-from .run.services import Places
+from .run.services import ServicePlaces
 from .share import lingering
 from .share.probing import Probes, free_port
 from .wire import flows
@@ -50,18 +50,18 @@ class Agent:
         self.stdin = stdin
         self.loop = Loop(lambda text: note(home, text))
         self.decoder = frames.Decoder()
-        self.outbox = frames.Outbox(stdout)
+        self.outbox = frames.FrameQueue(stdout)
         self.asked: "collections.deque[tuple[Any, bytes]]" = collections.deque()
         self.flows = flows.Flows()
         self.called = False
         self.clogged = False
-        self.login = Login(self.loop, lambda text: note(home, text))
+        self.login = LoginShell(self.loop, lambda text: note(home, text))
         if login:
             self.login.read()
         self.jobs = Jobs(self.loop, home, self.woken, self.login)
         self.login.when_known(self.jobs.dispatch)
         self.reads = Reads(self.loop, home, self.reply, self.jobs.is_active, self.is_full)
-        self.places = Places(home)
+        self.places = ServicePlaces(home)
         self.tunnels = Tunnels(
             self.loop, self.send, self.reply, self.refuse, lambda: self.clogged, self.places
         )
@@ -86,7 +86,7 @@ class Agent:
             self.tunnels.dial, self.tunnels.frame, self.bye,
         ]  # fmt: skip
         table = {operation.__name__: operation for operation in operations}
-        files = Files(self.home)
+        files = FileOperations(self.home)
         table.update(files.operations())
         table["gather"] = files.refusing(Gathering(self.home, files).gather)
         table.update(self.handing().operations())

@@ -22,7 +22,7 @@ from towline.model.odd_text import original
 from towline.model.request import Request
 from towline.probes import gridengine as reading
 from towline.probes import gridengine_site
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 
 #: Most jobs whose reasons are asked for one by one.
 _FEW = 8
@@ -221,7 +221,7 @@ class GridEngineDialect:
     def node_words(self) -> Words:
         return gridengine_site.node_words()
 
-    def read_nodes(self, text: str) -> list[Node]:
+    def read_nodes(self, text: str) -> list[QueueNode]:
         return gridengine_site.read_nodes(text)
 
     def test_words(self, queue: Queueing, site: Site) -> Words | None:
@@ -241,13 +241,13 @@ class GridEngineDialect:
         not_now = "temporarily not available" in error or "is disabled" in error
         return Test.NOT_NOW if not_now else Test.NO, text
 
-    def could_ever_run(self, queue: Queueing, nodes: list[Node]) -> bool:
+    def could_ever_run(self, queue: Queueing, nodes: list[QueueNode]) -> bool:
         return True
 
     def account_words(self, user: str, refused: Answer) -> Words | None:
         return None
 
-    def instead(self, answer: Answer, nodes: list[Node], accounts: str) -> str:
+    def instead(self, answer: Answer, nodes: list[QueueNode], accounts: str) -> str:
         if "unknown queue" in answer["err"] and nodes:
             names = dict.fromkeys(queue for node in nodes for queue in node.partitions)
             return f"its queues are {', '.join(names)}"

@@ -7,7 +7,7 @@ from typing import Any
 from towline.backends.base import Report
 from towline.backends.machines.driver import Driver
 from towline.backends.machines.insight import Insight
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.backends.variables import process_variables, shared_variables
 from towline.errors import AgentError, HostError, NotFound
 from towline.model.events import Follow, ProcessEnded
@@ -31,7 +31,7 @@ class Machines(Insight):
         super().__init__(engine_id, report, blobs, probe_every_s)
         self.environment = environment
         #: (job, attempt) -> the processes that start together.
-        self._gangs: dict[tuple[int, int], list[tuple[Driver, Wanted]]] = {}
+        self._gangs: dict[tuple[int, int], list[tuple[Driver, WantedProcess]]] = {}
         #: (job, attempt) of those that are about to become one -> whether they are to stop instead.
         self._gathering: dict[tuple[int, int], bool] = {}
 
@@ -102,7 +102,7 @@ class Machines(Insight):
                 lost = Ending(cause="lost", text=text)
                 self.report(ProcessEnded(job.id, attempt.number, rank, lost))
                 continue
-            wanted = Wanted(
+            wanted = WantedProcess(
                 key=key_of(self.engine_id, job.id, attempt, rank),
                 job=job.id,
                 attempt=attempt.number,
@@ -173,7 +173,7 @@ class Machines(Insight):
             found[name] = hello.get("address") or (hello.get("hostname") if len(names) > 1 else "")
         return {name: address or "127.0.0.1" for name, address in found.items()}
 
-    def _held(self, wanted: Wanted) -> None:
+    def _held(self, wanted: WantedProcess) -> None:
         """Let a gang go once all are held; or once one runs, which only happens after all were."""
         gang = self._gangs.get((wanted.job, wanted.attempt), [])
         if any(w.started for _, w in gang) or all(w.held for _, w in gang):

@@ -25,7 +25,7 @@ _LONGEST_PAUSE_S = 60.0
 _LONGEST_PAUSE_BUSY_S = 15.0
 
 
-class Guest(Protocol):
+class ChannelGuest(Protocol):
     """Someone who uses the channel to a machine too: the queue whose access node it is."""
 
     def is_busy(self) -> bool:

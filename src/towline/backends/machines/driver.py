@@ -18,13 +18,13 @@ from towline.agent.endings import read_ending, read_output
 from towline.agent.link import Answer, Link
 from towline.agent.messages import Clock
 from towline.backends.base import Report
-from towline.backends.machines.channel import Channel, Guest
+from towline.backends.machines.channel import Channel, ChannelGuest
 from towline.backends.machines.distance import Distance
 from towline.backends.machines.outbox import MANY, Outbox
 from towline.backends.machines.recalls import Recalls
 from towline.backends.machines.silence import Silence
 from towline.backends.machines.upkeep import Upkeep
-from towline.backends.machines.wanted import Said, Wanted, other_host, unheard_of
+from towline.backends.machines.wanted import Said, WantedProcess, other_host, unheard_of
 from towline.backends.staging.stage import Sending
 from towline.backends.tasks import Tasks
 from towline.errors import AgentError, HostError, Nonsense
@@ -58,7 +58,7 @@ class Driver:
         root: str,
         blobs: BlobStore,
         report: Report,
-        on_hold: Callable[[Wanted], None],
+        on_hold: Callable[[WantedProcess], None],
         on_probe: Callable[["Driver", dict[str, Any]], None],
         probe_every_s: float,
         lost_after_s: float,
@@ -80,8 +80,8 @@ class Driver:
         self.identity: Identity | None = None
         self.probe_every_s = probe_every_s
         self.lost_after_s = lost_after_s
-        self.wanted: dict[str, Wanted] = {}
-        self.guest: Guest | None = None
+        self.wanted: dict[str, WantedProcess] = {}
+        self.guest: ChannelGuest | None = None
         self.channel = Channel(
             host,
             root,
@@ -130,7 +130,7 @@ class Driver:
         await self.channel.close()
         self._tasks.close()
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: WantedProcess) -> None:
         if wanted.key in self.wanted:
             return
         self.wanted[wanted.key] = wanted
@@ -238,7 +238,7 @@ class Driver:
         if self.guest is not None:
             await self.guest.greet(link)
 
-    def _check_place(self, wanted: Wanted) -> None:
+    def _check_place(self, wanted: WantedProcess) -> None:
         """What got its place on another machine, to which this name led before, goes back."""
         if is_another(wanted.identity, self.identity):
             text = f"{self.name} leads to another machine now"
@@ -263,7 +263,7 @@ class Driver:
 
     # --- making it true ----------------------------------------------------------------------
 
-    async def _reconcile(self, link: Link, wanted: list[Wanted]) -> None:
+    async def _reconcile(self, link: Link, wanted: list[WantedProcess]) -> None:
         for at in range(0, len(wanted), MANY):
             some = {w.key: w for w in wanted[at : at + MANY]}
             answer, _ = await link.ask("observe", keys=list(some))
@@ -272,7 +272,7 @@ class Driver:
             for key, one in some.items():
                 self._found(link, one, answer["states"][key])
 
-    def _found(self, link: Link, wanted: Wanted, known: dict[str, Any]) -> None:
+    def _found(self, link: Link, wanted: WantedProcess, known: dict[str, Any]) -> None:
         state = known["state"]
         wanted.elsewhere = other_host(wanted, known, self.identity)
         if wanted.elsewhere:
@@ -302,10 +302,10 @@ class Driver:
         else:
             self._outbox.offer(wanted)
 
-    def _is_due(self, wanted: Wanted) -> bool:
+    def _is_due(self, wanted: WantedProcess) -> bool:
         return self.wanted.get(wanted.key) is wanted and not (wanted.stop or wanted.given_up)
 
-    async def _stop_now(self, link: Link, some: list[Wanted]) -> None:
+    async def _stop_now(self, link: Link, some: list[WantedProcess]) -> None:
         """Forbid what has not started, stop what runs."""
         away = [w for w in some if is_another(w.identity, self.identity)]
         some = [w for w in some if not is_another(w.identity, self.identity)]
@@ -332,7 +332,7 @@ class Driver:
             # It is repeated: by reconciling after the next greeting, or in a while.
             log.warning("a stop on %s: %s", self.name, error)
 
-    async def _leave_word(self, link: Link, wanted: Wanted) -> None:
+    async def _leave_word(self, link: Link, wanted: WantedProcess) -> None:
         """Its own machine has the same home as this one: there it finds that it is to stop."""
         try:
             await link.ask("stop", keys=[wanted.key], grace_s=0.0 if wanted.kill else None)
@@ -372,21 +372,21 @@ class Driver:
         elif self.guest is not None:
             self.guest.heard(header)
 
-    def _hold(self, wanted: Wanted) -> None:
+    def _hold(self, wanted: WantedProcess) -> None:
         wanted.held = True
         self.on_hold(wanted)
 
-    def _started(self, wanted: Wanted, at: Any) -> None:
+    def _started(self, wanted: WantedProcess, at: Any) -> None:
         if not wanted.started and not wanted.settled:
             wanted.started = wanted.sent = True
             since = self._clock.here(at) or time.time()
             self.report(ProcessStarted(wanted.job, wanted.attempt, wanted.rank, since))
 
-    def _end(self, wanted: Wanted, ending: Ending, said: Said = None) -> None:
+    def _end(self, wanted: WantedProcess, ending: Ending, said: Said = None) -> None:
         if self.wanted.pop(wanted.key, None) is not None and not wanted.settled:
             self._report_end(wanted, self.mended(wanted.snapshots, ending), said)
 
-    def _report_end(self, wanted: Wanted, ending: Ending, said: Said = None) -> None:
+    def _report_end(self, wanted: WantedProcess, ending: Ending, said: Said = None) -> None:
         self.report(ProcessEnded(wanted.job, wanted.attempt, wanted.rank, ending, said))
 
     def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> None:

@@ -10,7 +10,7 @@ from towline.backends.terms import Port, ServiceState
 from towline.backends.transfer.job_files import JobFiles
 from towline.backends.transfer.patience import ask_patiently
 from towline.errors import NotFound
-from towline.forward.tunnels import Tunnel, Where, answers
+from towline.forward.tunnels import ForwardTunnel, Where, answers
 from towline.model.job import Job, key_of
 
 _READ = 256 * 1024
@@ -125,7 +125,7 @@ class Insight(Roster):
     ) -> None:
         """Join a connection that was made here to one over there, until it is over."""
         link, key = await self.where(job, rank)
-        await Tunnel(link, reader, writer).run(_address(key, port))
+        await ForwardTunnel(link, reader, writer).run(_address(key, port))
 
 
 def _address(key: str, port: Port) -> Where:

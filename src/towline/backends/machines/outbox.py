@@ -12,7 +12,7 @@ from typing import Any
 from towline.agent.link import Answer, Link
 from towline.agent.messages import readable
 from towline.backends.machines.distance import Distance
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.backends.staging.stage import Sending, ask_for, stage
 from towline.backends.tasks import Tasks
 from towline.errors import AgentError, HostError, TowlineError
@@ -43,9 +43,9 @@ class Outbox:
         self,
         blobs: BlobStore,
         link: Callable[[], Link | None],
-        is_due: Callable[[Wanted], bool],
+        is_due: Callable[[WantedProcess], bool],
         tasks: Tasks,
-        end: Callable[[Wanted, Ending], None],
+        end: Callable[[WantedProcess, Ending], None],
         settle: Callable[[str, Ending], None],
         distance: Distance | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class Outbox:
         self._end = end
         self._settle = settle
         self._distance = distance or Distance(lambda away_s: None)
-        self._waiting: list[Wanted] = []
+        self._waiting: list[WantedProcess] = []
         self._flushing = False
         self._staged: dict[str, asyncio.Task[None]] = {}
         #: Snapshots of which contents are gone over there, and when others were last sent anew.
@@ -67,7 +67,7 @@ class Outbox:
         #: Snapshots that are on their way.
         self.sending: dict[str, Sending] = {}
 
-    def offer(self, wanted: Wanted) -> None:
+    def offer(self, wanted: WantedProcess) -> None:
         """Collect what is to be started in this turn of the loop, and send it in one message."""
         self._waiting.append(wanted)
         if not self._flushing and self._link() is not None:
@@ -120,7 +120,7 @@ class Outbox:
         self._waiting = []
         if link is None:
             return
-        groups: dict[tuple[str, ...], list[Wanted]] = {}
+        groups: dict[tuple[str, ...], list[WantedProcess]] = {}
         for wanted in filter(self._is_due, waiting):
             groups.setdefault(wanted.snapshots, []).append(wanted)
         for snapshots, some in groups.items():
@@ -148,7 +148,7 @@ class Outbox:
             self.sending.pop(snapshot, None)
 
     async def _stage_and_send(
-        self, link: Link, snapshots: tuple[str, ...], some: list[Wanted]
+        self, link: Link, snapshots: tuple[str, ...], some: list[WantedProcess]
     ) -> None:
         try:
             await self.bring(link, snapshots)
@@ -159,12 +159,12 @@ class Outbox:
             return
         self._send(link, list(filter(self._is_due, some)))
 
-    def _give_up(self, some: list[Wanted], error: Exception) -> None:
+    def _give_up(self, some: list[WantedProcess], error: Exception) -> None:
         """What they need could not be brought to the machine."""
         for wanted in some:
             self._end(wanted, snapshot_failure(error))
 
-    def _send(self, link: Link, some: list[Wanted]) -> None:
+    def _send(self, link: Link, some: list[WantedProcess]) -> None:
         if link.closed or not some:
             return
         for wanted in some:
@@ -179,7 +179,7 @@ class Outbox:
                 lambda error, them=them: self._refuse(them, error),  # type: ignore[misc]
             )
 
-    def _order(self, wanted: Wanted) -> Order | None:
+    def _order(self, wanted: WantedProcess) -> Order | None:
         try:
             return wanted.order() if wanted.order is not None else None
         except Exception as error:
@@ -188,7 +188,7 @@ class Outbox:
             return None
 
     async def _started(
-        self, link: Link, asked: Awaitable[Answer], part: list[Order], them: list[Wanted]
+        self, link: Link, asked: Awaitable[Answer], part: list[Order], them: list[WantedProcess]
     ) -> None:
         """Hear what the machine says to these starts; one that it refuses ends with its words."""
         began = time.monotonic()
@@ -210,7 +210,7 @@ class Outbox:
                 text = f"{link.host.name}: {readable(refused[wanted.key]['text'])}"
                 self._end(wanted, Ending(cause="refused", text=text, ended=time.time()))
 
-    def _refuse(self, some: list[Wanted], error: Exception) -> None:
+    def _refuse(self, some: list[WantedProcess], error: Exception) -> None:
         text = error.text if isinstance(error, TowlineError) else f"it cannot be started: {error}"
         for wanted in some:
             # It may have been accepted all the same, so it is forbidden there, too.

@@ -8,7 +8,7 @@ from typing import Any
 from towline.agent.endings import read_ending
 from towline.agent.link import Link
 from towline.agent.messages import Clock
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.errors import AgentError, HostError
 from towline.model.job import Ending
 
@@ -23,15 +23,15 @@ class Recalls:
         link: Callable[[], Link | None],
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, Any]], None],
-        end: Callable[[Wanted, Ending], None],
+        end: Callable[[WantedProcess, Ending], None],
     ) -> None:
         self._link = link
         self._clock = clock
         self._spawn = spawn
         self._end = end
-        self._asked: list[Wanted] = []
+        self._asked: list[WantedProcess] = []
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, wanted: WantedProcess) -> None:
         """All that are asked back in one turn of the loop share a message; where the connection
         breaks, the next greeting sees to them."""
         if not wanted.sent:
@@ -46,7 +46,7 @@ class Recalls:
         if (link := self._link()) is not None:
             self._spawn(self._void(link, some))
 
-    async def _void(self, link: Link, some: list[Wanted]) -> None:
+    async def _void(self, link: Link, some: list[WantedProcess]) -> None:
         """Forbid what has not begun; what has begun goes on."""
         try:
             answer, _ = await link.ask("void", keys=[wanted.key for wanted in some])

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from towline.backends.base import Report
 from towline.backends.machines.driver import Driver
 from towline.backends.machines.silence import TICK_S, AwakeClock
-from towline.backends.machines.wanted import Wanted
+from towline.backends.machines.wanted import WantedProcess
 from towline.backends.membership import Membership
 from towline.backends.tasks import Tasks
 from towline.core.samples import Use
@@ -58,7 +58,7 @@ class Roster:
         #: Makes a machine known again that an earlier Engine used.
         self.find_machine: Callable[[Slot], None] = lambda slot: None
 
-    def _held(self, wanted: Wanted) -> None:
+    def _held(self, wanted: WantedProcess) -> None:
         """A process waits for its sisters."""
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ from towline.model.identity import Identity, is_another
 Said = tuple[bytes, bytes] | None
 
 
-class Wanted(Struct):
+class WantedProcess(Struct):
     """One process that should be (or stop being) on this machine."""
 
     key: str
@@ -46,7 +46,7 @@ class Wanted(Struct):
     settled: bool = False
 
 
-def other_host(wanted: Wanted, known: dict[str, Any], here: Identity | None) -> str:
+def other_host(wanted: WantedProcess, known: dict[str, Any], here: Identity | None) -> str:
     """The host that a process is on, if it is not this one; of its own this one knows more.
 
     Machines may share a home: then the record of an end is as good here as there.
@@ -60,7 +60,7 @@ def other_host(wanted: Wanted, known: dict[str, Any], here: Identity | None) -> 
     return "" if certain else wanted.identity.host or "another machine"
 
 
-def unheard_of(job: int, wanted: Iterable[Wanted], name: str, here: Identity | None) -> str:
+def unheard_of(job: int, wanted: Iterable[WantedProcess], name: str, here: Identity | None) -> str:
     """Why nothing is heard of a job though the machine called `name` answers; empty otherwise."""
     hosts = {one.elsewhere for one in wanted if one.elsewhere and one.job == job}
     if not hosts:

@@ -9,7 +9,7 @@ from towline.backends.queue.dialect import Answer, Test
 from towline.backends.queue.queue import Queue
 from towline.errors import AgentError, HostError, Impossible
 from towline.model.job import Queueing
-from towline.probes.nodes import Node, largest
+from towline.probes.nodes import QueueNode, largest
 
 #: A person waits for the answer; a queue that is too busy for it takes the job later.
 _CHECK_S = 10.0
@@ -58,7 +58,7 @@ def _remember(queue: Queue, asked: str, said: str, now: float) -> None:
     queue.would_take[asked] = (now, said)
 
 
-async def _nodes_if_told(queue: Queue) -> list[Node]:
+async def _nodes_if_told(queue: Queue) -> list[QueueNode]:
     try:
         return await list_nodes(queue)
     except (HostError, AgentError, QueueSilent):
@@ -74,12 +74,12 @@ async def _accounts(queue: Queue, refused: Answer) -> str:
         return ""
 
 
-async def list_nodes(queue: Queue) -> list[Node]:
+async def list_nodes(queue: Queue) -> list[QueueNode]:
     """List its nodes; QueueSilent where it gives no answer."""
     return await queue.commands.list_nodes(await queue.driver.reach(5.0, patient=False))
 
 
-async def about(queue: Queue) -> tuple[str, list[Node]]:
+async def about(queue: Queue) -> tuple[str, list[QueueNode]]:
     """Say which queue it is and what it has, in a line; QueueSilent where it gives no answer."""
     link = await queue.driver.reach(timeout_s=20.0, patient=False)
     version = await queue.commands.version(link)

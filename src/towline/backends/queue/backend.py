@@ -17,7 +17,7 @@ from towline.model.events import Follow, ProcessEnded
 from towline.model.grammar import parse_request
 from towline.model.job import Ending, Job, Queueing, State, key_of
 from towline.model.request import Request
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 
 
 def _runs(job: Job) -> bool:
@@ -232,8 +232,8 @@ class AskedQueue:
         self.title = dialect.title
         self.silent_hint = dialect.silent_hint
 
-    async def nodes(self) -> list[Node]:
+    async def nodes(self) -> list[QueueNode]:
         return await asking.list_nodes(self._queue)
 
-    async def about(self) -> tuple[str, list[Node]]:
+    async def about(self) -> tuple[str, list[QueueNode]]:
         return await asking.about(self._queue)

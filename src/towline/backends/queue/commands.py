@@ -7,7 +7,7 @@ from towline.backends.base import QueueSilent
 from towline.backends.machines.driver import Driver
 from towline.backends.queue.dialect import NOT_FOUND, Answer, Dialect, ListedEntry, Site, Words
 from towline.model.names import shown_cluster
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 
 #: Most numbers named in one command line.
 _MANY = 500
@@ -134,7 +134,7 @@ class Commands:
             raise QueueSilent(self.dialect.complaint(answer["err"]))
         return self.dialect.read_version(str(answer["out"]))
 
-    async def list_nodes(self, link: Link) -> list[Node]:
+    async def list_nodes(self, link: Link) -> list[QueueNode]:
         return self.dialect.read_nodes(await self._printed(link, self.dialect.node_words()))
 
     async def accounts(self, link: Link, refused: Answer) -> str:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from towline.model.job import Ending, Job, Queueing
 from towline.model.request import Request
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 
 Words = list[str]
 #: What an option may be given as.
@@ -269,7 +269,7 @@ class Dialect(Protocol):
 
     def node_words(self) -> Words: ...
 
-    def read_nodes(self, text: str) -> list[Node]: ...
+    def read_nodes(self, text: str) -> list[QueueNode]: ...
 
     def test_words(self, queue: Queueing, site: Site) -> Words | None:
         """Ask whether it would accept such a job."""
@@ -277,13 +277,13 @@ class Dialect(Protocol):
     def read_test(self, answer: Answer) -> tuple[Test, str]:
         """Read the answer; the text says when such a job would start, or what is wrong with it."""
 
-    def could_ever_run(self, queue: Queueing, nodes: list[Node]) -> bool:
+    def could_ever_run(self, queue: Queueing, nodes: list[QueueNode]) -> bool:
         """False only where it is certain that these nodes will never do."""
 
     def account_words(self, user: str, refused: Answer) -> Words | None:
         """Ask what a user may spend from; None where that has nothing to do with a refusal."""
 
-    def instead(self, answer: Answer, nodes: list[Node], accounts: str) -> str:
+    def instead(self, answer: Answer, nodes: list[QueueNode], accounts: str) -> str:
         """Say what could be asked for instead of what was refused; empty where nothing helps.
 
         `accounts` is what was printed for `account_words`.

@@ -33,7 +33,7 @@ from towline.model.odd_text import original
 from towline.model.request import Request
 from towline.probes import slurm as reading
 from towline.probes import slurm_nodes, slurm_places
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 
 #: How the comments of our jobs begin.
 MARK = "towline:"
@@ -228,7 +228,7 @@ class SlurmDialect:
     def node_words(self) -> Words:
         return slurm_nodes.node_words()
 
-    def read_nodes(self, text: str) -> list[Node]:
+    def read_nodes(self, text: str) -> list[QueueNode]:
         return slurm_nodes.read_nodes(text)
 
     def test_words(self, queue: Queueing, site: Site) -> Words | None:
@@ -245,13 +245,13 @@ class SlurmDialect:
             return Test.UNKNOWN, reading.expected(error)
         return Test.NOT_NOW if reading.is_not_now(error) else Test.NO, reading.complaint(error)
 
-    def could_ever_run(self, queue: Queueing, nodes: list[Node]) -> bool:
+    def could_ever_run(self, queue: Queueing, nodes: list[QueueNode]) -> bool:
         return could_ever_run(queue.options[0], nodes)
 
     def account_words(self, user: str, refused: Answer) -> Words | None:
         return reading.association_words(user) if is_about_accounts(refused["err"]) else None
 
-    def instead(self, answer: Answer, nodes: list[Node], accounts: str) -> str:
+    def instead(self, answer: Answer, nodes: list[QueueNode], accounts: str) -> str:
         return instead(answer["err"], nodes, accounts) or "-o NAME=VALUE sets options of sbatch"
 
     # --- beside a job ------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class SlurmDialect:
         return [*found, "--export=ALL"]
 
 
-def listed_entry(one: reading.Listed) -> ListedEntry:
+def listed_entry(one: reading.SlurmEntry) -> ListedEntry:
     """The same in terms that all queues share."""
     waits = one.state in reading.WAITING
     phase = Phase.ENDED if one.state in reading.ENDED else Phase.RUNNING
@@ -295,7 +295,7 @@ def listed_entry(one: reading.Listed) -> ListedEntry:
     )
 
 
-def _name(one: reading.Listed) -> str:
+def _name(one: reading.SlurmEntry) -> str:
     """By its comment, or by its folder: some sites write comments of their own."""
     name = one.comment.removeprefix(MARK)
     if name == one.comment:
@@ -304,7 +304,7 @@ def _name(one: reading.Listed) -> str:
     return name + task + index if name else ""
 
 
-def uptime_s(site: reading.Site) -> float:
+def uptime_s(site: reading.SlurmSite) -> float:
     """For how long the controller has been up; for ever where it does not say."""
     try:
         up = datetime.fromisoformat(site.as_of) - datetime.fromisoformat(site.booted)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 
 from towline.errors import UsageError
 from towline.model.units import parse_memory_mb
-from towline.probes.nodes import Node
+from towline.probes.nodes import QueueNode
 
 _NAMES = re.compile(r"[\w.-]+(,[\w.-]+)*\Z")
 _GPU = re.compile(r"(?:gpu[:=])?(?:(?P<kind>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)\Z")
 
 
-def could_ever_run(options: Iterable[str], nodes: list[Node]) -> bool:
+def could_ever_run(options: Iterable[str], nodes: list[QueueNode]) -> bool:
     """False only where it is certain that these nodes will never do for it."""
     words = (word.removeprefix("--").partition("=") for word in options)
     given = {name: value for name, _, value in words}
@@ -27,7 +27,7 @@ def could_ever_run(options: Iterable[str], nodes: list[Node]) -> bool:
     return not nodes or (len(fitting) >= least and wanted <= fitting)
 
 
-def _is_meant(given: Mapping[str, str], node: Node) -> bool:
+def _is_meant(given: Mapping[str, str], node: QueueNode) -> bool:
     """Of several partitions one is enough; of features only a single one is understood."""
     partitions, feature = given.get("partition", ""), given.get("constraint", "")
     if partitions and node.partitions and not set(partitions.split(",")) & set(node.partitions):
@@ -35,7 +35,7 @@ def _is_meant(given: Mapping[str, str], node: Node) -> bool:
     return not re.fullmatch(r"[\w.-]+", feature) or feature in node.features
 
 
-def _has_all(given: Mapping[str, str], node: Node) -> bool:
+def _has_all(given: Mapping[str, str], node: QueueNode) -> bool:
     tasks = _number(given.get("ntasks-per-node", "")) or 1
     cpus = (_number(given.get("cpus-per-task", "")) or 1) * tasks
     mem_mb = max(_memory_mb(given.get("mem", "")), _memory_mb(given.get("mem-per-cpu", "")) * cpus)
@@ -43,7 +43,7 @@ def _has_all(given: Mapping[str, str], node: Node) -> bool:
     return enough and _has_gpus(given, node, tasks)
 
 
-def _has_gpus(given: Mapping[str, str], node: Node, tasks: int) -> bool:
+def _has_gpus(given: Mapping[str, str], node: QueueNode, tasks: int) -> bool:
     for option, times in {"gres": 1, "gpus-per-node": 1, "gpus-per-task": tasks}.items():
         for word in filter(None, given.get(option, "").split(",")):
             found = _GPU.match(word)

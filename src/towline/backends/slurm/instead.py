@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from towline.probes.nodes import Node, largest
+from towline.probes.nodes import QueueNode, largest
 from towline.probes.slurm import is_not_now, read_associations
 
 #: Most names in a line.
@@ -13,7 +13,7 @@ def is_about_accounts(error: str) -> bool:
     return "account" in error.lower() or "qos" in error.lower()
 
 
-def instead(error: str, nodes: list[Node], accounts: str) -> str:
+def instead(error: str, nodes: list[QueueNode], accounts: str) -> str:
     """The hint for an error of sbatch, given its nodes and what sacctmgr printed."""
     text = error.lower()
     if is_about_accounts(error):

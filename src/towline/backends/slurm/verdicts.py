@@ -7,7 +7,7 @@ lost, never failed.
 from towline.backends.queue.dialect import Verdict
 from towline.backends.queue.job_script import NO_PYTHON, NOT_SHARED
 from towline.model.job import Ending
-from towline.probes.slurm import ENDED, Listed, why_waiting
+from towline.probes.slurm import ENDED, SlurmEntry, why_waiting
 
 #: As Slurm says it that the node could not write a job's output where it was told to.
 _NO_OUTPUT = "0:53"
@@ -31,7 +31,7 @@ _CAUSES = {
 }
 
 
-def verdict(listed: Listed, said: str, claimed: bool, now: float) -> Verdict:
+def verdict(listed: SlurmEntry, said: str, claimed: bool, now: float) -> Verdict:
     """What the end of an entry means for the attempt that it was to run."""
     return Verdict(
         ending_by_slurm(listed, said, claimed, now),
@@ -50,22 +50,22 @@ def why_taken_back(states: list[str], node_is_down: bool) -> str:
     return _TAKEN_BACK["NODE_FAIL"] if node_is_down else told
 
 
-def can_never(listed: Listed) -> bool:
+def can_never(listed: SlurmEntry) -> bool:
     """Slurm lets it wait for ever: what the user makes it depend on ended otherwise."""
     return listed.reason == "DependencyNeverSatisfied"
 
 
-def was_refused(listed: Listed) -> bool:
+def was_refused(listed: SlurmEntry) -> bool:
     """Slurm lists even jobs that it did not accept."""
     return listed.state == "FAILED" and listed.reason == "BadConstraints" and not listed.nodes
 
 
-def never_began(listed: Listed) -> bool:
+def never_began(listed: SlurmEntry) -> bool:
     """Of what nobody saw begin: it ended with its node, and nothing but that was wrong with it."""
     return listed.state in _OF_THE_NODE
 
 
-def is_certain(listed: Listed) -> bool:
+def is_certain(listed: SlurmEntry) -> bool:
     """Slurm's word explains the end: no record of it is to be waited for."""
     return bool(ENDED.get(listed.state, "") or _trouble_of_the_node(listed))
 
@@ -76,7 +76,7 @@ def took_too_much(said: str) -> bool:
     return any(sign in line.replace("oom-kill", "oom_kill") for line in lines for sign in _TOO_MUCH)
 
 
-def ending_by_slurm(listed: Listed, said: str, started: bool, now: float) -> Ending:
+def ending_by_slurm(listed: SlurmEntry, said: str, started: bool, now: float) -> Ending:
     """The end of a process that left no record of its own."""
     if took_too_much(said):
         return Ending(cause="oom", text=ENDED["OUT_OF_MEMORY"], ended=now)
@@ -93,14 +93,14 @@ def ending_by_slurm(listed: Listed, said: str, started: bool, now: float) -> End
     return Ending(cause=cause, text=text, ended=now)
 
 
-def _trouble_of_the_node(listed: Listed) -> str:
+def _trouble_of_the_node(listed: SlurmEntry) -> str:
     code = listed.exit_code.partition(":")[0]
     if code == str(NOT_SHARED) or listed.exit_code == _NO_OUTPUT:
         return "its node does not see Towline's folder: set `folder` to one that all nodes share"
     return "there is no python3 on its node" if code == str(NO_PYTHON) else ""
 
 
-def _unexplained(listed: Listed) -> str:
+def _unexplained(listed: SlurmEntry) -> str:
     code, _, signal = listed.exit_code.partition(":")
     how = f" with exit code {code}" if code not in ("", "0") else ""
     how = f" by signal {signal}" if signal not in ("", "0") else how

@@ -29,7 +29,7 @@ class Chunk(Struct, frozen=True):
     size: int
 
 
-class Pace:
+class UploadPace:
     """Whether the connection is what we wait for, learnt from how long answers took so far."""
 
     def __init__(self, answer_s: float = 0.0) -> None:
@@ -50,7 +50,7 @@ class Pace:
 
 
 def chunks(
-    blobs: BlobStore, digests: list[str], pace: Pace, held: Mapping[str, int] | None = None
+    blobs: BlobStore, digests: list[str], pace: UploadPace, held: Mapping[str, int] | None = None
 ) -> Iterator[Chunk]:
     """All contents; of those that the machine has `held` so many bytes of, only the rest."""
     views = Views(blobs)
@@ -70,12 +70,12 @@ def chunks(
         yield _joined(views, together, pace)
 
 
-def _joined(views: Views, contents: list[tuple[str, int]], pace: Pace) -> Chunk:
+def _joined(views: Views, contents: list[tuple[str, int]], pace: UploadPace) -> Chunk:
     body = views.joined([digest for digest, _ in contents])
     return _packed("blobs", {"contents": contents}, body, pace)
 
 
-def _pieces(digest: str, content: memoryview, pace: Pace, offset: int) -> Iterator[Chunk]:
+def _pieces(digest: str, content: memoryview, pace: UploadPace, offset: int) -> Iterator[Chunk]:
     offset = min(offset, len(content))
     while True:
         piece = content[offset : offset + pace.most_bytes]
@@ -87,7 +87,7 @@ def _pieces(digest: str, content: memoryview, pace: Pace, offset: int) -> Iterat
         offset = end
 
 
-def _packed(op: str, fields: dict[str, Any], body: Buffer, pace: Pace) -> Chunk:
+def _packed(op: str, fields: dict[str, Any], body: Buffer, pace: UploadPace) -> Chunk:
     if not pace.is_slow or not _is_compressible(body):
         return Chunk(op, fields, body, len(body))
     return Chunk(op, {**fields, "z": True}, zlib.compress(body, 1), len(body))

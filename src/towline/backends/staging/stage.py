@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from towline.agent.link import Answer, Link
-from towline.backends.staging.chunks import Pace, chunks
+from towline.backends.staging.chunks import UploadPace, chunks
 from towline.backends.staging.eager import settle
 from towline.errors import AgentError
 from towline.snapshot.blobs import BlobStore
@@ -101,7 +101,8 @@ async def _send_difference(
         await _send_missing(link, blobs, new, sending)
         new = []
     sent = [
-        link.ask_soon(chunk.op, chunk.body, **chunk.fields) for chunk in chunks(blobs, new, Pace())
+        link.ask_soon(chunk.op, chunk.body, **chunk.fields)
+        for chunk in chunks(blobs, new, UploadPace())
     ]
     last = link.ask_soon(
         "snapshot",
@@ -161,7 +162,7 @@ async def _send_contents(
     in_thread = asyncio.get_running_loop().run_in_executor
     began = time.monotonic()
     await link.ask("missing", hashes=[])
-    pace = Pace(time.monotonic() - began)
+    pace = UploadPace(time.monotonic() - began)
     all_chunks = chunks(blobs, digests, pace, held)
     try:
         while (chunk := await in_thread(None, next, all_chunks, None)) is not None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from towline.agent.link import Answer, Link
 from towline.agent.messages import read_error
-from towline.backends.terms import SHORT, Part, Wanted
+from towline.backends.terms import SHORT, Part, WantedFile
 from towline.backends.transfer.flow import MOST_TOGETHER, PIECE, Flow
 from towline.errors import AgentError, Nonsense
 
@@ -23,19 +23,21 @@ class _Together(Struct, frozen=True):
     size: int
 
 
-class _Piece(Struct, frozen=True):
+class _FilePiece(Struct, frozen=True):
     """A piece of a long one."""
 
     index: int
     offset: int
 
 
-async def read_files(link: Link, wanted: Sequence[Wanted], **fields: Any) -> AsyncIterator[Part]:
+async def read_files(
+    link: Link, wanted: Sequence[WantedFile], **fields: Any
+) -> AsyncIterator[Part]:
     """The contents of every wanted file, as they are now; `fields` say whose files they are."""
-    grown: deque[_Piece] = deque()
+    grown: deque[_FilePiece] = deque()
     over: set[int] = set()
     requests = _requests(wanted, over)
-    with Flow[_Together | _Piece](link) as flow:
+    with Flow[_Together | _FilePiece](link) as flow:
         more = True
         while more or len(flow):
             while more and flow.has_room:
@@ -53,17 +55,19 @@ async def read_files(link: Link, wanted: Sequence[Wanted], **fields: Any) -> Asy
                     over.add(part.index)
                 elif part.offset + len(part.data) >= _planned(tag, wanted):
                     # It is longer than it was said to be.
-                    grown.append(_Piece(part.index, part.offset + len(part.data)))
+                    grown.append(_FilePiece(part.index, part.offset + len(part.data)))
                     more = True
                 yield part
 
 
-def _planned(tag: _Together | _Piece, wanted: Sequence[Wanted]) -> int:
+def _planned(tag: _Together | _FilePiece, wanted: Sequence[WantedFile]) -> int:
     """How much of a file was going to be asked for from the beginning, besides this."""
-    return wanted[tag.index].size if isinstance(tag, _Piece) else 0
+    return wanted[tag.index].size if isinstance(tag, _FilePiece) else 0
 
 
-def _requests(wanted: Sequence[Wanted], over: Container[int]) -> Iterator[_Together | _Piece]:
+def _requests(
+    wanted: Sequence[WantedFile], over: Container[int]
+) -> Iterator[_Together | _FilePiece]:
     """What to ask for; of a file that is `over` by then no more, however long it was said to be."""
     together: list[int] = []
     size = 0
@@ -72,7 +76,7 @@ def _requests(wanted: Sequence[Wanted], over: Container[int]) -> Iterator[_Toget
             for offset in range(file.offset, max(file.size, file.offset + 1), PIECE):
                 if index in over:
                     break
-                yield _Piece(index, offset)
+                yield _FilePiece(index, offset)
             continue
         if together and (size + file.size > MOST_TOGETHER or len(together) == _MANY):
             yield _Together(together, size)
@@ -84,12 +88,12 @@ def _requests(wanted: Sequence[Wanted], over: Container[int]) -> Iterator[_Toget
 
 
 def _ask(
-    flow: "Flow[_Together | _Piece]",
-    request: _Together | _Piece,
-    wanted: Sequence[Wanted],
+    flow: "Flow[_Together | _FilePiece]",
+    request: _Together | _FilePiece,
+    wanted: Sequence[WantedFile],
     fields: dict[str, Any],
 ) -> None:
-    if isinstance(request, _Piece):
+    if isinstance(request, _FilePiece):
         path, offset = wanted[request.index].path, request.offset
         flow.ask(request, PIECE, "get", path=path, offset=offset, limit=PIECE, **fields)
         return
@@ -99,9 +103,9 @@ def _ask(
     flow.ask(request, size, "get_many", paths=paths, **fields)
 
 
-def _parts(name: str, tag: _Together | _Piece, answer: Answer | AgentError) -> Iterator[Part]:
+def _parts(name: str, tag: _Together | _FilePiece, answer: Answer | AgentError) -> Iterator[Part]:
     """What an answer brought of each file that it was asked for."""
-    if isinstance(tag, _Piece):
+    if isinstance(tag, _FilePiece):
         yield _part(tag, answer)
         return
     if isinstance(answer, AgentError):
@@ -122,7 +126,7 @@ def _parts(name: str, tag: _Together | _Piece, answer: Answer | AgentError) -> I
         yield Part(index, 0, data, last=len(data) >= found["size"])
 
 
-def _part(tag: _Piece, answer: Answer | AgentError) -> Part:
+def _part(tag: _FilePiece, answer: Answer | AgentError) -> Part:
     if isinstance(answer, AgentError):
         return Part(tag.index, tag.offset, b"", last=True, error=answer)
     header, blob = answer

@@ -31,7 +31,7 @@ def path_to(link: Link, upwards: bool = False) -> Path:
     return _paths.setdefault(link, (Path(), Path()))[upwards]
 
 
-class _Piece(Generic[Tag]):
+class _FlowPiece(Generic[Tag]):
     def __init__(self, tag: Tag, size: int, answer: "asyncio.Future[Answer]") -> None:
         self.tag = tag
         self.size = size
@@ -50,7 +50,7 @@ class Flow(Generic[Tag]):
         self.number = next(_numbers)
         self.path = path_to(link, upwards)
         self._clock = asyncio.get_running_loop().time
-        self._pieces: deque[_Piece[Tag]] = deque()
+        self._pieces: deque[_FlowPiece[Tag]] = deque()
         self._on_its_way = 0
 
     def __enter__(self) -> "Flow[Tag]":
@@ -74,7 +74,7 @@ class Flow(Generic[Tag]):
         if not self.upwards:
             fields |= {"flow": self.number, "z": self.path.is_slow}
         answer = self.link.ask_soon(op, blob, **fields)
-        self._pieces.append(_Piece(tag, size, answer))
+        self._pieces.append(_FlowPiece(tag, size, answer))
         self._on_its_way += size
 
         def arrived(done: "asyncio.Future[Answer]") -> None:

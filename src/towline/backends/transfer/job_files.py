@@ -17,15 +17,15 @@ from towline.backends.terms import (
     FileEntry,
     FileList,
     FilePage,
-    Found,
+    FoundFile,
     Part,
-    Piece,
-    Wanted,
+    UploadPiece,
+    WantedFile,
 )
 from towline.backends.transfer.files import read_files
 from towline.backends.transfer.flow import PIECE, read_range
 from towline.backends.transfer.listing import gathered, pages
-from towline.backends.transfer.patience import Patience, Reach, ask_patiently
+from towline.backends.transfer.patience import Reach, TransferPatience, ask_patiently
 from towline.backends.transfer.upload import Upload
 from towline.errors import AgentError, HostError
 
@@ -86,7 +86,7 @@ class JobFiles:
         self, op: str, offset: int, end: int | None, **fields: Any
     ) -> AsyncIterator[Answer]:
         """The pieces of something long, over as many connections as it takes."""
-        patience = Patience()
+        patience = TransferPatience()
         while True:
             link, key = await self._reach()
             try:
@@ -107,7 +107,7 @@ class JobFiles:
         async for page in pages(ask):
             yield page
 
-    async def gathered(self, of: FileList, path: str = "") -> AsyncIterator[list[Found]]:
+    async def gathered(self, of: FileList, path: str = "") -> AsyncIterator[list[FoundFile]]:
         """The same with what is in the short files, as far as one connection brings it."""
         known: set[str] = set()
         link, key = await self._reach()
@@ -120,14 +120,14 @@ class JobFiles:
             pass
         # Nothing travels twice, or a long list would not come over a connection that breaks often.
         async for page in self.listed(of, path):
-            yield [Found(entry) for entry in page if entry["name"] not in known]
+            yield [FoundFile(entry) for entry in page if entry["name"] not in known]
 
     def _fields(self, of: FileList, path: str) -> dict[str, Any]:
         return self._about | ({"path": path} if of == "walk" else {})
 
-    async def read_all(self, wanted: Sequence[Wanted]) -> AsyncIterator[Part]:
+    async def read_all(self, wanted: Sequence[WantedFile]) -> AsyncIterator[Part]:
         """The contents of many files, in parts; `index` says which of them a part is of."""
-        patience = Patience()
+        patience = TransferPatience()
         left = dict(enumerate(wanted))
         while left:
             link, key = await self._reach()
@@ -148,10 +148,10 @@ class JobFiles:
         """Make a file of these bytes; it has its name only once it is whole. Its size."""
         return await self.write_all(_in_order(path, mode, pieces))
 
-    async def write_all(self, pieces: AsyncIterator[Piece]) -> int:
+    async def write_all(self, pieces: AsyncIterator[UploadPiece]) -> int:
         """Make many files; the pieces of each come in order. How many bytes they have."""
         size = 0
-        short: list[Piece] = []
+        short: list[UploadPiece] = []
         with Upload(self._reach, **self._about) as upload:
             async for piece in pieces:
                 size += len(piece.data)
@@ -168,24 +168,26 @@ class JobFiles:
         return size
 
 
-async def _send_piece(upload: Upload, piece: Piece) -> None:
+async def _send_piece(upload: Upload, piece: UploadPiece) -> None:
     about = {"path": piece.path, "mode": piece.mode}
     await upload.send("put", piece.data, offset=piece.offset, last=piece.last, **about)
 
 
-async def _send_together(upload: Upload, pieces: list[Piece]) -> None:
+async def _send_together(upload: Upload, pieces: list[UploadPiece]) -> None:
     files = [[piece.path, len(piece.data), piece.mode] for piece in pieces]
     body = b"".join(piece.data for piece in pieces)
     await upload.send("put_many", body, files=files)
 
 
-async def _in_order(path: str, mode: int, pieces: AsyncIterator[bytes]) -> AsyncIterator[Piece]:
+async def _in_order(
+    path: str, mode: int, pieces: AsyncIterator[bytes]
+) -> AsyncIterator[UploadPiece]:
     """Bytes as they come, as pieces of one file."""
     held, offset = bytearray(), 0
     async for some in pieces:
         held += some
         while len(held) > PIECE:
-            yield Piece(path, mode, offset, bytes(held[:PIECE]), last=False)
+            yield UploadPiece(path, mode, offset, bytes(held[:PIECE]), last=False)
             del held[:PIECE]
             offset += PIECE
-    yield Piece(path, mode, offset, bytes(held), last=True)
+    yield UploadPiece(path, mode, offset, bytes(held), last=True)

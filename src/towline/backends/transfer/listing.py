@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from towline.agent.link import Link
-from towline.backends.terms import FileEntry, FileList, Found
+from towline.backends.terms import FileEntry, FileList, FoundFile
 from towline.backends.transfer.flow import Flow
 from towline.errors import AgentError, Nonsense
 
@@ -43,7 +43,7 @@ async def pages(
         await asyncio.gather(page, return_exceptions=True)
 
 
-async def gathered(link: Link, of: FileList, **fields: Any) -> AsyncIterator[list[Found]]:
+async def gathered(link: Link, of: FileList, **fields: Any) -> AsyncIterator[list[FoundFile]]:
     """All files of a list, some at a time, with the contents of short ones: one round trip."""
     with Flow[None](link) as flow:
         is_first = True
@@ -60,7 +60,7 @@ async def gathered(link: Link, of: FileList, **fields: Any) -> AsyncIterator[lis
                 return
 
 
-def _with_contents(link: Link, entries: list[FileEntry], contents: memoryview) -> list[Found]:
+def _with_contents(link: Link, entries: list[FileEntry], contents: memoryview) -> list[FoundFile]:
     found, at = [], 0
     for entry in entries:
         size = entry.get("got")
@@ -68,5 +68,5 @@ def _with_contents(link: Link, entries: list[FileEntry], contents: memoryview) -
         if content is not None and len(content) < (size or 0):
             raise Nonsense(f"{link.name}: an answer with less in it than it says")
         at += size or 0
-        found.append(Found(entry, content))
+        found.append(FoundFile(entry, content))
     return found

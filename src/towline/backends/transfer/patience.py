@@ -12,7 +12,7 @@ Reach = Callable[[], Awaitable[tuple[Link, str]]]
 _MOST_CUTS = 5
 
 
-class Patience:
+class TransferPatience:
     """Endless as long as something travels between two cuts."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Patience:
 
 async def ask_patiently(reach: Reach, op: str, **fields: Any) -> dict[str, Any]:
     """Ask something that may be done twice: a broken connection means that it is asked again."""
-    patience = Patience()
+    patience = TransferPatience()
     while True:
         link, key = await reach()
         try:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from towline.agent.link import Link
 from towline.backends.transfer.flow import Flow
-from towline.backends.transfer.patience import Patience, Reach
+from towline.backends.transfer.patience import Reach, TransferPatience
 from towline.errors import AgentError, HostError
 
 
@@ -26,7 +26,7 @@ class Upload:
     def __init__(self, reach: Reach, **about: Any) -> None:
         self._reach = reach
         self._about = about
-        self._patience = Patience()
+        self._patience = TransferPatience()
         self._link: Link | None = None
         self._flow: Flow[_Item] | None = None
         self._unacknowledged: deque[_Item] = deque()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.follow import INTERRUPTED_CODE, LEAVING, Follow, what_now
+from towline.cli.follow import INTERRUPTED_CODE, LEAVING, TerminalFollow, what_now
 from towline.cli.terminal import interactive, note
 from towline.cli.terminal.batch_wording import exit_code
 from towline.cli.terminal.output import Output
@@ -79,7 +79,7 @@ class OutputOnly(Output):
         pass
 
 
-class OneOfMany(Follow):
+class OneOfMany(TerminalFollow):
     """A job whose output is printed between that of others."""
 
     def __init__(self, session: Session, job_id: int, stream: str, until_end: bool) -> None:

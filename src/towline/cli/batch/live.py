@@ -18,7 +18,7 @@ from towline.cli.terminal.batch_wording import (
     summary,
     took,
 )
-from towline.cli.terminal.travel import Pace, travel_line
+from towline.cli.terminal.travel import TransferRate, travel_line
 from towline.cli.terminal.wording import STATE_COLOURS
 from towline.model.names import shown_cluster
 
@@ -55,7 +55,7 @@ class LiveTable:
         self._console = Console(highlight=False)
         self._live: Live | None = None
         self._view: dict[str, Any] | None = None
-        self._pace = Pace()
+        self._pace = TransferRate()
         #: Whoever writes to the terminal: the table is drawn over by a thread, and rich itself
         #: would leave a line of it behind where something is told at the same moment.
         self._turn = Lock()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.follow import Follow
+from towline.cli.follow import TerminalFollow
 from towline.cli.options import Parser
 from towline.cli.session import open_session
 from towline.client.names import meant
@@ -35,4 +35,4 @@ def main(args: list[str]) -> int:
         from towline.cli.batch.actions import act_on
 
         return act_on("show", found.batch, "-f", json=options.json)
-    return Follow(session, job_id=found.job, json=options.json, tail=options.tail).run()
+    return TerminalFollow(session, job_id=found.job, json=options.json, tail=options.tail).run()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from towline.client.session import Session
-    from towline.model.lines import Command
+    from towline.model.lines import TypedCommand
 
 #: Options of `tow run` that are about one job only, and those that mean something else here.
 NOT_FOR_MANY = ("title", "continued", "service", "logdir")
@@ -183,7 +183,7 @@ def _check_name(name: str) -> None:
         )
 
 
-def _commands(options: Namespace, command: list[str]) -> tuple[list[Command], str, str]:
+def _commands(options: Namespace, command: list[str]) -> tuple[list[TypedCommand], str, str]:
     """The commands, what the batch is called, and what errors call their source."""
     from towline.model.lines import commands_from, name_from
 
@@ -225,7 +225,7 @@ def _read(path: str) -> bytes:
         ) from None
 
 
-def batch_ask(options: Namespace, commands: list[Command], name: str) -> dict[str, Any]:
+def batch_ask(options: Namespace, commands: list[TypedCommand], name: str) -> dict[str, Any]:
     """What the Engine is asked to run."""
     return {
         "name": name,
@@ -264,7 +264,7 @@ def _packed(options: Namespace) -> str:
     return f"[{f'{gpus}:gpu' if gpus.isdigit() else gpus},gpuutil={share}]"
 
 
-def _dry_run(options: Namespace, commands: list[Command]) -> int:
+def _dry_run(options: Namespace, commands: list[TypedCommand]) -> int:
     ask = {**_base(options), "argv": commands[0].argv}
     plan = open_session().call("POST", "/v1/plan", ask, repeat=True)
     if options.json:
@@ -281,11 +281,11 @@ def _dry_run(options: Namespace, commands: list[Command]) -> int:
     return 0
 
 
-def _few(commands: list[Command]) -> list[Command]:
+def _few(commands: list[TypedCommand]) -> list[TypedCommand]:
     return commands[:SHOWN_BY_DRY_RUN]
 
 
-def _shown(command: Command) -> str:
+def _shown(command: TypedCommand) -> str:
     import shlex
 
     from towline.model.lines import BASH
@@ -294,7 +294,7 @@ def _shown(command: Command) -> str:
     return printable(command.title if shell else shlex.join(command.argv))
 
 
-def _run(options: Namespace, commands: list[Command], name: str, source: str) -> int:
+def _run(options: Namespace, commands: list[TypedCommand], name: str, source: str) -> int:
     session = open_session()
     view = None
     if options.resume or options.rerun_failed:
@@ -328,7 +328,7 @@ def _submitted(session: Session, ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resumed(
-    session: Session, options: Namespace, commands: list[Command], name: str, source: str
+    session: Session, options: Namespace, commands: list[TypedCommand], name: str, source: str
 ) -> dict[str, Any] | None:
     """The batch these commands were submitted as, going on; None when there is none yet."""
     from towline.client.batches import ask_of_batch, submitted_before

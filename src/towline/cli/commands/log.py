@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.follow import Follow
+from towline.cli.follow import TerminalFollow
 from towline.cli.options import Parser
 from towline.cli.patience import patience
 from towline.cli.session import open_session
@@ -56,7 +56,7 @@ def main(args: list[str]) -> int:
         chosen = [f"--{name}" for name in ("follow", "stdout", "stderr") if getattr(options, name)]
         return act_on("log", found.batch, *chosen)
     stream = "out" if options.stdout else "err" if options.stderr else "all"
-    shown = Follow(
+    shown = TerminalFollow(
         session,
         job_id=found.job,
         json=options.json,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.follow import Follow
+from towline.cli.follow import TerminalFollow
 from towline.cli.options import JOBS_HELP, Parser
 from towline.cli.session import open_session
 from towline.cli.terminal import note, say, say_json
@@ -76,7 +76,7 @@ def _retry_batch(name: str, options: Namespace) -> int:
 def _retry(session: Session, numbers: list[int], options: Namespace) -> int:
     answer = session.call("POST", "/v1/jobs/retry", {"ids": numbers})
     if options.follow:
-        return Follow(session, job_id=numbers[0], json=options.json).run()
+        return TerminalFollow(session, job_id=numbers[0], json=options.json).run()
     if options.json:
         say_json(answer)
         return 0

@@ -137,9 +137,9 @@ def main(args: list[str]) -> int:
         job = open_session().submit_ask(ask, new_key())
         say_json(job) if options.json else say(f"job {job['id']}")
         return 0
-    from towline.cli.follow import Follow
+    from towline.cli.follow import TerminalFollow
 
-    code = Follow(open_session(), ask=ask, key=new_key(), json=options.json).run()
+    code = TerminalFollow(open_session(), ask=ask, key=new_key(), json=options.json).run()
     if not told:
         # What is piped in may have come later.
         say_input_is_lost("the job")

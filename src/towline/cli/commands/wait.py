@@ -9,7 +9,7 @@ from towline.cli.session import open_session
 from towline.cli.terminal import say_json, tell
 from towline.cli.terminal.wording import exit_code, outcome
 from towline.client.names import split
-from towline.client.waiting import Waiting
+from towline.client.waiting import WaitingForJobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def main(args: list[str]) -> int:
     options = parser().read(args)
     deadline = _deadline(options.timeout)
     session = open_session()
-    waiting = Waiting(session, *split(session, options.jobs))
+    waiting = WaitingForJobs(session, *split(session, options.jobs))
     alone = len(waiting.pending) == 1
     codes: list[int] = []
     try:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from towline.cli.compat.combining import combine
-from towline.cli.compat.program import Options
+from towline.cli.compat.program import ProgramOptions
 from towline.cli.main import leave
 from towline.cli.terminal import note
 from towline.cli.terminal.wording import count
 from towline.errors import TowlineError
 
 
-def parser() -> Options:
-    parser = Options(
+def parser() -> ProgramOptions:
+    parser = ProgramOptions(
         "combine_folders",
         "Put what is in several folders into one. Identical files become one, different paths are "
         "all taken; the same path with different content is an error, and nothing is written.",

@@ -24,7 +24,7 @@ _MOST_TOLD = 10
 _BESIDE = ".combining-"
 
 
-class Entry:
+class CombinedEntry:
     """One path of one source."""
 
     __slots__ = ("kind", "place")
@@ -37,7 +37,7 @@ class Entry:
         if not self.kind:
             raise TowlineError(f"{place} is neither a file nor a folder nor a link")
 
-    def differs_from(self, other: Entry) -> str:
+    def differs_from(self, other: CombinedEntry) -> str:
         """Why both cannot be one; empty when they can."""
         if self.kind != other.kind:
             return f"{other.place} is {other.kind}, but {self.place} is {self.kind}"
@@ -70,7 +70,7 @@ def combine(target: str, sources: list[str]) -> tuple[int, int]:
     return _files(fresh), _files(found)
 
 
-def entries(folder: str) -> Iterator[tuple[str, Entry]]:
+def entries(folder: str) -> Iterator[tuple[str, CombinedEntry]]:
     """Every path below a folder, parents first; links are not followed."""
 
     def unreadable(error: OSError) -> None:
@@ -81,7 +81,7 @@ def entries(folder: str) -> Iterator[tuple[str, Entry]]:
             folders[:] = [name for name in folders if not name.startswith(_BESIDE)]
         for name in sorted([*folders, *names]):
             whole = os.path.join(place, name)
-            yield os.path.relpath(whole, folder), Entry(whole)
+            yield os.path.relpath(whole, folder), CombinedEntry(whole)
 
 
 def same_content(one: str, other: str) -> bool:
@@ -115,11 +115,11 @@ def _conflict(problems: list[str]) -> TowlineError:
     return TowlineError("\n  ".join(told), "nothing was written")
 
 
-def _files(found: dict[str, Entry]) -> int:
+def _files(found: dict[str, CombinedEntry]) -> int:
     return sum(entry.kind != FOLDER for entry in found.values())
 
 
-def _write(target: str, fresh: dict[str, Entry]) -> None:
+def _write(target: str, fresh: dict[str, CombinedEntry]) -> None:
     """All of it, or nothing: first beside its place, then into it."""
     target = os.path.realpath(target)
     into = os.path.isdir(target)
@@ -141,7 +141,7 @@ def _write(target: str, fresh: dict[str, Entry]) -> None:
     shutil.rmtree(draft, ignore_errors=True)
 
 
-def _move_in(draft: str, target: str, fresh: dict[str, Entry]) -> None:
+def _move_in(draft: str, target: str, fresh: dict[str, CombinedEntry]) -> None:
     """Into a folder that is there; what was moved goes again if not all can be."""
     moved: list[str] = []
     try:
@@ -180,7 +180,7 @@ def _missing_folders(folder: str) -> list[str]:
     return missing
 
 
-def _copy(draft: str, fresh: dict[str, Entry]) -> None:
+def _copy(draft: str, fresh: dict[str, CombinedEntry]) -> None:
     for path, entry in fresh.items():
         place = os.path.join(draft, path)
         # A parent may be in the target already, and so not among what is fresh.

@@ -15,7 +15,7 @@ from towline.cli.compat.copies import (
 )
 from towline.cli.compat.machine_files import machine_entries
 from towline.cli.compat.needs import add_needs, argv_for, needs_gpu, request_for
-from towline.cli.compat.program import Options
+from towline.cli.compat.program import ProgramOptions
 from towline.cli.compat.submission import batch_base, machine_limits
 from towline.cli.main import leave
 from towline.cli.session import open_session
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from towline.client.session import Session
 
 
-def parser() -> Options:
-    parser = Options(
+def parser() -> ProgramOptions:
+    parser = ProgramOptions(
         "execute_batch",
         "Run every line of a file as a job, on as many of the machines at a time as have room. "
         "Results go to job_results; a job whose results are there is skipped.",
@@ -113,7 +113,7 @@ def _run(
     entries: list[dict[str, Any]],
 ) -> int:
     from towline.cli.batch.follow import BatchFollow
-    from towline.cli.compat.progress import Progress
+    from towline.cli.compat.progress import ProgressLine
     from towline.client.submission import new_key
     from towline.model.lines import name_from
 
@@ -126,7 +126,7 @@ def _run(
     view = session.once("/v1/batches", ask, new_key())["batch"]
     if options.verbose:
         note(f"batch {view['name']}, jobs {view['first']} to {view['first'] + view['count'] - 1}")
-    progress = Progress(tasks, shows_gpu=needs_gpu(options) and not options.reserve)
+    progress = ProgressLine(tasks, shows_gpu=needs_gpu(options) and not options.reserve)
     return BatchFollow(session, view["name"], progress).run()
 
 

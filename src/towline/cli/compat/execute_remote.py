@@ -40,10 +40,10 @@ def command(args: list[str]) -> int:
     found = machine_limits(session, entry, NEXT_TO_NOTHING, each=True)[options.machine]
     if options.verbose:
         note(f"{options.machine} is {found['name']}; results go to job_results/{name}")
-    from towline.cli.follow import Follow
+    from towline.cli.follow import TerminalFollow
     from towline.client.submission import new_key
 
-    return Follow(session, ask={**ask, "cluster": found["cluster"]}, key=new_key()).run()
+    return TerminalFollow(session, ask={**ask, "cluster": found["cluster"]}, key=new_key()).run()
 
 
 def main() -> None:

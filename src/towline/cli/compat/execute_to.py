@@ -14,10 +14,10 @@ from towline.cli.compat.copies import (
 )
 from towline.cli.compat.machine_files import is_machine_file, machine_entries
 from towline.cli.compat.needs import NEXT_TO_NOTHING, by_interactive_bash
-from towline.cli.compat.program import Options
+from towline.cli.compat.program import ProgramOptions
 from towline.cli.compat.single import RANDOM, random_name
 from towline.cli.compat.submission import batch_base, machine_limits
-from towline.cli.follow import Follow
+from towline.cli.follow import TerminalFollow
 from towline.cli.main import leave
 from towline.cli.session import open_session
 from towline.cli.terminal import note, tell
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from towline.client.session import Session
 
 
-def parser() -> Options:
-    parser = Options(
+def parser() -> ProgramOptions:
+    parser = ProgramOptions(
         "execute_to",
         "Run a command on every one of several machines, in a new folder there, and show what it "
         "prints with the machine in front. Ends with 1 if it failed anywhere.",
@@ -67,7 +67,7 @@ class Labelled(OutputOnly):
             super().stream({**header, "label": self.label}, blob)
 
 
-class OnMachine(Follow):
+class OnMachine(TerminalFollow):
     """The command on one machine, followed in a thread of its own."""
 
     def __init__(self, session: Session, file: str, ask: dict[str, Any]) -> None:

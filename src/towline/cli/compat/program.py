@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-class Options(argparse.ArgumentParser):
+class ProgramOptions(argparse.ArgumentParser):
     """The options of one command; `hint` says what is most often meant when they are wrong."""
 
     def __init__(self, program: str, about: str, hint: str = "") -> None:

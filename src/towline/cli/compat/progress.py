@@ -22,7 +22,7 @@ def started_line(task: Task, gpus: list[int]) -> str:
 _IN_ITS_OUTPUT = ("exit_code", "setup")
 
 
-class Progress:
+class ProgressLine:
     """Prints one line for each thing that happens to a task; shown by `BatchFollow`."""
 
     def __init__(self, tasks: list[Task], shows_gpu: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from towline.cli.compat.copies import add_copies
-from towline.cli.compat.program import Options
+from towline.cli.compat.program import ProgramOptions
 from towline.errors import UsageError
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ _BEHIND_A_LIST = (
 )
 
 
-class _Line(Options):
+class _LineOptions(ProgramOptions):
     """Options inside a batch file: what is wrong with them is said with their place."""
 
     where = ""
@@ -28,11 +28,11 @@ class _Line(Options):
 
 def single_options(
     default: list[str] | None, machine_needed: bool = True, failing: str = ""
-) -> Options:
+) -> ProgramOptions:
     """The parser; `failing` is what errors begin with where they are not those of a program."""
-    kind = _Line if failing else Options
+    kind = _LineOptions if failing else ProgramOptions
     parser = kind("execute_remote", "Run a command on a machine, and follow it.", _BEHIND_A_LIST)
-    if isinstance(parser, _Line):
+    if isinstance(parser, _LineOptions):
         parser.where = failing
     add_copies(parser, default)
     parser.add_argument("--machine", required=machine_needed, help="the machine's file")

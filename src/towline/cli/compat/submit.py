@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import SUPPRESS
 
-from towline.cli.compat.program import Options
+from towline.cli.compat.program import ProgramOptions
 from towline.cli.compat.submit_file import Destination, option_texts, read_destination
 from towline.cli.main import leave
 from towline.cli.options import split_command
@@ -30,8 +30,8 @@ _SWITCHES = {
 _JSON_HINT = """put it in single quotes: --sbatch_json='{"--mem": "20G"}'"""
 
 
-def parser() -> Options:
-    parser = Options(
+def parser() -> ProgramOptions:
+    parser = ProgramOptions(
         "submit",
         "Run a command as a job on a Slurm and follow it. The git repository goes along as it is "
         "now. Everything after the command's first word belongs to the command.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from contextlib import suppress
 
-from towline.cli.follow import INTERRUPTED_CODE, Follow
+from towline.cli.follow import INTERRUPTED_CODE, TerminalFollow
 from towline.cli.terminal import interactive, note, tell
 from towline.cli.terminal.asking import GONE, line_typed
 from towline.errors import TowlineError, UsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from towline.client.session import Session
 
 
-class SubmitFollow(Follow):
+class SubmitFollow(TerminalFollow):
     """Goes on until a person says otherwise; without TensorBoard or terminal, to the job's end."""
 
     def __init__(

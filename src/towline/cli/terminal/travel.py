@@ -24,7 +24,7 @@ LATELY_S = 5.0
 WIDEST_BAR, NARROWEST_BAR = 30, 8
 
 
-class Pace:
+class TransferRate:
     """How fast something travels, by how much of it had arrived when."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Travel:
         self._draws = os.isatty(2) and os.environ.get("TERM") != "dumb"
         self._began = clock()
         self._drawn: float | None = None
-        self._pace = Pace()
+        self._pace = TransferRate()
 
     def at(self, done: int, total: int) -> None:
         if not self._draws:

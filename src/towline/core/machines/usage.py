@@ -5,7 +5,7 @@ from msgspec import Struct, field
 from towline.core.machines.machine_index import MachineIndex
 
 
-class Usage(Struct, frozen=True):
+class MachineUsage(Struct, frozen=True):
     cpus: float = 0.0
     mem_mb: int = 0
     #: GPU index -> jobs on it.
@@ -14,10 +14,10 @@ class Usage(Struct, frozen=True):
     gpu_mem_mb: dict[int, int] = field(default_factory=dict)
 
 
-def usage_of(machines: MachineIndex, name: str) -> Usage:
+def usage_of(machines: MachineIndex, name: str) -> MachineUsage:
     host = machines.hosts.get(name)
     if host is None:
-        return Usage()
+        return MachineUsage()
     cpu = mem = 0
     gpu_jobs: dict[int, list[int]] = {}
     gpu_mem: dict[int, int] = {}
@@ -28,4 +28,4 @@ def usage_of(machines: MachineIndex, name: str) -> Usage:
             for index in gpus:
                 gpu_jobs.setdefault(index, []).append(job)
                 gpu_mem[index] = gpu_mem.get(index, 0) + demand.gpu_mem
-    return Usage(cpu / 1000, mem, gpu_jobs, gpu_mem)
+    return MachineUsage(cpu / 1000, mem, gpu_jobs, gpu_mem)

@@ -19,7 +19,7 @@ FRESH_S = 1.0
 _DECAY = log(2) / HALF_LIFE_S
 
 
-class Account:
+class ShareAccount:
     """One owner's decayed usage and what it grows by each second."""
 
     __slots__ = ("at", "rate", "used")
@@ -48,19 +48,19 @@ class Account:
         return self.used + self.rate * AHEAD_S
 
 
-class Shares:
+class FairShares:
     """The accounts of all owners, and of all together."""
 
     def __init__(self) -> None:
-        self._owners: dict[str, Account] = {}
-        self._all = Account()
+        self._owners: dict[str, ShareAccount] = {}
+        self._all = ShareAccount()
 
     def start(self, owner: str, weight: float, now: float) -> None:
-        self._owners.setdefault(owner, Account()).change(weight, now)
+        self._owners.setdefault(owner, ShareAccount()).change(weight, now)
         self._all.change(weight, now)
 
     def stop(self, owner: str, weight: float, now: float) -> None:
-        self._owners.setdefault(owner, Account()).change(-weight, now)
+        self._owners.setdefault(owner, ShareAccount()).change(-weight, now)
         self._all.change(-weight, now)
 
     def penalty_s(self, owner: str, now: float) -> float:
@@ -75,7 +75,7 @@ class Shares:
 class Penalties(dict[str, float]):
     """Every owner's penalty as of about now, worked out when asked for."""
 
-    def __init__(self, shares: Shares) -> None:
+    def __init__(self, shares: FairShares) -> None:
         super().__init__()
         self._shares = shares
         self._since = 0.0

@@ -30,7 +30,7 @@ class Most:
         self.gpus = any(demand.gpus and demand.reserved for demand in demands)
 
 
-class Queue:
+class WaitingQueue:
     """Every waiting job, by id, by bucket and by shape."""
 
     def __init__(self) -> None:

@@ -19,11 +19,11 @@ from towline.core.scheduling.backfill import Reservation
 from towline.core.scheduling.bucket import Bucket, Waiting
 from towline.core.scheduling.caps import Caps
 from towline.core.scheduling.explain import closest, explain_waiting, why_not_now
-from towline.core.scheduling.fairshare import Penalties, Shares
+from towline.core.scheduling.fairshare import FairShares, Penalties
 from towline.core.scheduling.invariants import check
 from towline.core.scheduling.obstacles import Explanation, NeverFits
 from towline.core.scheduling.placement import Groups, Lacking, Search, Seat, ever_fits
-from towline.core.scheduling.queue import Queue
+from towline.core.scheduling.queue import WaitingQueue
 from towline.core.scheduling.reservations import Reservations
 from towline.core.scheduling.round import Round
 from towline.core.scheduling.series import AllSeries, Sent, Series, name_of
@@ -60,8 +60,8 @@ class Scheduler:
         self.tree_of = tree_of
         self.machines = MachineIndex()
         self.start_limiter = StartLimiter(self.machines)
-        self.queue = Queue()
-        self.shares = Shares()
+        self.queue = WaitingQueue()
+        self.shares = FairShares()
         self.penalties = Penalties(self.shares)
         self.reservations = Reservations(self.machines)
         self.running: dict[int, Running] = {}

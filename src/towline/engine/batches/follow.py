@@ -10,7 +10,7 @@ from towline.engine.journal import Subscription
 from towline.engine.views import event_data
 from towline.engine.wording import words
 from towline.model.batch import Batch, BatchKey
-from towline.model.journal import Event, Kind
+from towline.model.journal import JournalEvent, Kind
 
 _MOST_EVENTS = 1000
 #: Between two frames, so that a thousand jobs a second are told in a few messages.
@@ -83,7 +83,7 @@ async def _something_new(batches: Batches, key: BatchKey, news: Subscription) ->
         pass
 
 
-def _told(batches: Batches, events: list[Event]) -> tuple[list[list[Any]], dict[int, str]]:
+def _told(batches: Batches, events: list[JournalEvent]) -> tuple[list[list[Any]], dict[int, str]]:
     """The events, and the titles of their jobs."""
     jobs = batches.engine.jobs(dict.fromkeys(event.job for event in events))
     told = []

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from towline.api.places import Cleaned
-from towline.backends.base import Fleet, MachineAccess, Upkeep
+from towline.backends.base import Fleet, MachineAccess, MachineUpkeep
 from towline.backends.clusters import Clusters
 from towline.backends.tasks import Tasks
 from towline.config.paths import Paths
@@ -49,7 +49,7 @@ _FIRST_LOOK_S, _LOOK_EVERY_S = 60.0, 600.0
 _HERE = ""
 
 
-class Removed(Struct):
+class CleanedMachine(Struct):
     """What went from one machine, or would go."""
 
     machine: str
@@ -109,8 +109,10 @@ class Housekeeping:
             "here": {"blobs": len(blobs), "bytes": sum(blobs)},
         }
 
-    async def _clean_machine(self, driver: MachineAccess, rules: Rules, dry_run: bool) -> Removed:
-        removed, called = Removed(driver.name, []), shown_cluster(driver.name)
+    async def _clean_machine(
+        self, driver: MachineAccess, rules: Rules, dry_run: bool
+    ) -> CleanedMachine:
+        removed, called = CleanedMachine(driver.name, []), shown_cluster(driver.name)
         try:
             upkeep = await driver.upkeep(_REACH_S)
             folders, going, shrinking = await self._folders(upkeep, rules)
@@ -143,14 +145,14 @@ class Housekeeping:
         numbers = {job_of(folder.key, self.engine.store.engine_id) for folder in going}
         await self.workspace.receiver.sync(self._jobs(numbers).values())
 
-    def _count(self, removed: Removed, going: list[Folder]) -> None:
+    def _count(self, removed: CleanedMachine, going: list[Folder]) -> None:
         numbers = {job_of(folder.key, self.engine.store.engine_id) for folder in going}
         removed.jobs = sorted(number for number in numbers if number is not None)
         removed.folders = len(going)
         removed.bytes = _bytes(going)
 
     async def _folders(
-        self, upkeep: Upkeep, rules: Rules
+        self, upkeep: MachineUpkeep, rules: Rules
     ) -> tuple[list[Folder], list[Folder], list[Folder]]:
         """The job folders on a machine, those that may go, and those that may shrink."""
         engine_id = self.engine.store.engine_id

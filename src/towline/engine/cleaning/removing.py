@@ -10,7 +10,7 @@ from functools import partial
 from msgspec import Struct, field
 
 from towline.api.places import MachineDisk
-from towline.backends.base import Fleet, Upkeep
+from towline.backends.base import Fleet, MachineUpkeep
 from towline.core.garbage import is_home, is_ours
 from towline.engine.chains import check_nobody_waits
 from towline.engine.engine import Engine
@@ -89,7 +89,9 @@ class Removing:
                 return False
         return True
 
-    async def _forget(self, machine: str, upkeep: Upkeep, job: Job, attempts: list[Attempt]) -> int:
+    async def _forget(
+        self, machine: str, upkeep: MachineUpkeep, job: Job, attempts: list[Attempt]
+    ) -> int:
         engine_id = self.engine.store.engine_id
         tokens = {job.id: {attempt.token for attempt in attempts}}
         freed = 0

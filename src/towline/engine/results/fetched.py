@@ -2,11 +2,11 @@
 
 from msgspec import Struct, field
 
-from towline.api.files import Fetched as FetchedView
+from towline.api.files import FetchedView as FetchedView
 from towline.engine.wording import why_not_collected
 from towline.model.journal import Remark
 from towline.model.odd_text import keepable
-from towline.workspace.base import Placed
+from towline.workspace.base import PlacedResults
 
 #: Of what did not come home as it is over there, so much is told.
 _MOST_TOLD = 10
@@ -16,7 +16,7 @@ class Fetched(Struct):
     """What came home of one job."""
 
     #: As its receiver says.
-    placed: Placed = field(default_factory=lambda: Placed(""))
+    placed: PlacedResults = field(default_factory=lambda: PlacedResults(""))
     #: Where the first of what it printed is.
     printed: str = ""
     #: Names of what cannot be read.

@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from towline.backends.base import FileSource
-from towline.backends.terms import SHORT, FileEntry, Found, Wanted
+from towline.backends.terms import SHORT, FileEntry, FoundFile, WantedFile
 from towline.engine.results.fetched import Fetched
-from towline.engine.results.followed import OVERLAP, Copy, Followed
+from towline.engine.results.followed import OVERLAP, Copy, FollowedOutputs
 from towline.engine.results.unchanged import unchanged_files
 from towline.errors import AgentError, HostError
 from towline.model.job import Job
@@ -27,7 +27,7 @@ _NOT_TO_BE_HAD = ("denied", "outside", "is_folder")
 _MOST_NAMED = 5
 
 
-class Coming(Struct, frozen=True):
+class ComingFile(Struct, frozen=True):
     """A file on its way home, once all of its list is known."""
 
     item: Item
@@ -37,7 +37,7 @@ class Coming(Struct, frozen=True):
 class Later(Struct):
     """What of a list is brought once all of it is known."""
 
-    long: list[Coming] = field(default_factory=list)
+    long: list[ComingFile] = field(default_factory=list)
     links: list[FileEntry] = field(default_factory=list)
 
 
@@ -47,7 +47,7 @@ class Fetching:
     def __init__(
         self,
         source: FileSource,
-        followed: Followed,
+        followed: FollowedOutputs,
         job: Job,
         delivery: Delivery,
         back: tuple[str, ...],
@@ -100,7 +100,7 @@ class Fetching:
             if not await self.delivery.make_folder(suffix):
                 return ""
             unchanged = await unchanged_files(self.source, self.job, rank, changed)
-            await self._bring(rank, list(map(Found, unchanged)), suffix, later)
+            await self._bring(rank, list(map(FoundFile, unchanged)), suffix, later)
         await self._receive(rank, later.long)
         # Links last, one after the other: no file is written through one of them.
         for entry in later.links:
@@ -113,14 +113,14 @@ class Fetching:
         self.fetched.not_collected += collected.left_out
         self.fetched.uncollected += collected.count
 
-    def _changed(self, rank: int) -> AsyncIterator[list[Found]]:
+    def _changed(self, rank: int) -> AsyncIterator[list[FoundFile]]:
         """What the process made; where only some of it is wanted, the rest does not travel."""
         there = self.source.files(self.job, rank)
         if not self.back or "." in self.back:
             return there.gathered("changed")
         return _without_contents(there.listed("changed"))
 
-    async def _bring(self, rank: int, found: list[Found], suffix: str, later: "Later") -> None:
+    async def _bring(self, rank: int, found: list[FoundFile], suffix: str, later: "Later") -> None:
         """Put into place what came whole; the rest is for `later`."""
         for path in self.fetched.missing[:]:
             if any(_named(one.entry["name"], (path,)) for one in found):
@@ -137,7 +137,7 @@ class Fetching:
             elif one.content is not None:
                 whole.append(Whole(self._item(rank, suffix, entry), one.content))
             else:
-                later.long.append(Coming(self._item(rank, suffix, entry), entry["size"]))
+                later.long.append(ComingFile(self._item(rank, suffix, entry), entry["size"]))
         size = sum(len(file.data) for file in whole)
         self.total += size
         await self.delivery.put(whole)
@@ -147,14 +147,14 @@ class Fetching:
         what = self._what(rank, entry) if entry.get("size", 0) > SHORT else ""
         return Item(suffix, entry["name"], mode=entry["mode"], content=what)
 
-    async def _receive(self, rank: int, files: list[Coming]) -> None:
+    async def _receive(self, rank: int, files: list[ComingFile]) -> None:
         """All in one transfer: the next ones are on their way while these are written."""
         self.total += sum(file.size for file in files)
         here = await self.delivery.sizes([file.item for file in files])
         coming = [file for file, size in zip(files, here, strict=True) if size >= 0]
         # Of what an Engine was killed over, only the rest.
         wanted = [
-            Wanted(file.item.name, file.size, size if size <= file.size else 0)
+            WantedFile(file.item.name, file.size, size if size <= file.size else 0)
             for file, size in zip(files, here, strict=True)
             if size >= 0
         ]
@@ -168,7 +168,7 @@ class Fetching:
         finally:
             await self.delivery.let_go([file.item for file in coming], go_on)
 
-    async def _read_all(self, rank: int, items: list[Item], wanted: list[Wanted]) -> None:
+    async def _read_all(self, rank: int, items: list[Item], wanted: list[WantedFile]) -> None:
         whole: list[Whole] = []
         together = 0
         async for part in self.source.files(self.job, rank).read_all(wanted):
@@ -280,9 +280,9 @@ async def _together(*work: Coroutine[Any, Any, str]) -> list[str]:
 
 async def _without_contents(
     pages: AsyncIterator[list[FileEntry]],
-) -> AsyncIterator[list[Found]]:
+) -> AsyncIterator[list[FoundFile]]:
     async for page in pages:
-        yield [Found(entry) for entry in page]
+        yield [FoundFile(entry) for entry in page]
 
 
 def _writes_outside(job: Job) -> bool:

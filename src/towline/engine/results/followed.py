@@ -54,7 +54,7 @@ class Copy:
             self._file.close()
 
 
-class Followed:
+class FollowedOutputs:
     """The copies, for as long as the results of their jobs are not home."""
 
     def __init__(self, engine: Engine, folder: str) -> None:

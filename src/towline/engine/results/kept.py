@@ -5,8 +5,8 @@ import stat
 import tempfile
 from typing import BinaryIO, cast
 
-from towline.backends.base import Files, Fleet
-from towline.backends.terms import SHORT, FileEntry, Wanted
+from towline.backends.base import FileAccess, Fleet
+from towline.backends.terms import SHORT, FileEntry, WantedFile
 from towline.model.job import Job
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.entries import Entry, canonical
@@ -44,9 +44,9 @@ def _entries(named: dict[str, FileEntry], digests: dict[str, str]) -> list[Entry
     return found
 
 
-async def _receive(there: Files, files: list[FileEntry], blobs: BlobStore) -> dict[str, str]:
+async def _receive(there: FileAccess, files: list[FileEntry], blobs: BlobStore) -> dict[str, str]:
     """Name -> the hash of its content, which is in the store."""
-    wanted = [Wanted(entry["name"], entry["size"]) for entry in files]
+    wanted = [WantedFile(entry["name"], entry["size"]) for entry in files]
     digests: dict[str, str] = {}
     parts: dict[int, BinaryIO] = {}
     try:

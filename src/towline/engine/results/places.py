@@ -13,7 +13,7 @@ OF_ONE_MACHINE = 16
 ALTOGETHER = 64
 
 
-class Places:
+class FetchSlots:
     """Every machine has its own, so that nobody waits for one that is away but its own jobs; and
     what waits for its machine takes no place of those that all share."""
 

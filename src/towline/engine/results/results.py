@@ -14,14 +14,14 @@ from towline.engine.cleaning.cleaned import explained
 from towline.engine.engine import Engine, request_of
 from towline.engine.results.fetched import Fetched
 from towline.engine.results.fetching import Fetching
-from towline.engine.results.followed import Followed
-from towline.engine.results.places import Places
+from towline.engine.results.followed import FollowedOutputs
+from towline.engine.results.places import FetchSlots
 from towline.engine.results.shrinking import Shrinking
 from towline.errors import AgentError, CannotPlace, HostError, TowlineError, UsageError
 from towline.model.job import Job
 from towline.model.odd_text import keepable
 from towline.model.results import PENDING, at_home, not_fetched
-from towline.model.results import Results as Stand
+from towline.model.results import ResultsState as Stand
 from towline.workspace.base import Receiver
 
 log = logging.getLogger("towline")
@@ -31,19 +31,19 @@ _AGAIN_S = 10.0
 _MOST_TRIES, _SOON_S = 3, 1.0
 
 
-class Results:
+class ResultsHome:
     def __init__(self, engine: Engine, fleet: Fleet, receiver: Receiver, scratch: str) -> None:
         self.engine = engine
         self.fleet = fleet
         self.receiver = receiver
-        self._places = Places(fleet)
+        self._places = FetchSlots(fleet)
         self._tasks = Tasks("results", asks_again=False)
         self._fetching: dict[int, asyncio.Task[None]] = {}
         #: Two do not fetch the same job at the same time.
         self._turns: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         #: Job -> what is being fetched of it.
         self._present: weakref.WeakValueDictionary[int, Fetching] = weakref.WeakValueDictionary()
-        self.followed = Followed(engine, scratch)
+        self.followed = FollowedOutputs(engine, scratch)
         self.shrinking = Shrinking(engine, fleet)
         engine.on_end = self._ended
         engine.bring_home = self.put_said

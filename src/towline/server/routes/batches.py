@@ -24,7 +24,7 @@ from towline.workspace.batch_ask import BatchAsk, check_batch
 _AGAIN = (State.FAILED, State.LOST, State.STOPPED, State.SKIPPED)
 
 
-class Listed(msgspec.Struct):
+class BatchQuery(msgspec.Struct):
     #: Also those that ended long ago.
     all: bool = False
 
@@ -39,7 +39,7 @@ class Since(msgspec.Struct):
     since: Annotated[int, msgspec.Meta(ge=-1, le=2**62)] = 0
 
 
-class Stop(msgspec.Struct):
+class StopBatch(msgspec.Struct):
     now: bool = False
 
 
@@ -66,7 +66,7 @@ async def submit(call: Call, body: BatchAsk) -> BatchAnswer:
 
 
 @get("/v1/batches")
-async def list_batches(call: Call, query: Listed) -> BatchList:
+async def list_batches(call: Call, query: BatchQuery) -> BatchList:
     """Batches that go on or ended lately, or all."""
     desk = call.desk
     return {"batches": desk.batches.listed(call.who, query.all)}
@@ -94,7 +94,7 @@ async def follow(call: Call, name: str, query: Since) -> Frames:
 
 
 @post("/v1/batches/{name:str}/stop")
-async def stop(call: Call, name: str, body: Stop) -> BatchAnswer:
+async def stop(call: Call, name: str, body: StopBatch) -> BatchAnswer:
     """End what waits, stop what runs."""
     desk = call.desk
     batch = await desk.batches.stop(desk.batch(call.who, name), now=body.now)

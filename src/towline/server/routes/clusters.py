@@ -63,7 +63,7 @@ class Redial(msgspec.Struct):
     machines: list[str]
 
 
-class Where(msgspec.Struct):
+class ClusterQuery(msgspec.Struct):
     cwd: str | None = None
     cluster: str | None = None
 
@@ -74,7 +74,7 @@ class WhichMachine(msgspec.Struct):
 
 
 @get("/v1/clusters")
-async def list_clusters(call: Call, query: Where) -> ClusterList:
+async def list_clusters(call: Call, query: ClusterQuery) -> ClusterList:
     """Those that are configured for a folder."""
     return {"clusters": call.desk.cluster_list(call.who, call.workspace.places(query.cwd))}
 
@@ -166,7 +166,7 @@ async def remove(call: Call, name: str) -> Nothing:
 
 
 @get("/v1/machines")
-async def list_machines(call: Call, query: Where) -> MachineList:
+async def list_machines(call: Call, query: ClusterQuery) -> MachineList:
     """What is free on the machines of all clusters, or of one."""
     places = call.workspace.places(query.cwd)
     return {"machines": await call.desk.whats_free.of_clusters(places, query.cluster)}
@@ -187,7 +187,7 @@ async def redial(call: Call, body: Redial) -> Nothing:
 
 
 @get("/v1/doctor")
-async def doctor(call: Call, query: Where) -> Frames:
+async def doctor(call: Call, query: ClusterQuery) -> Frames:
     """Examine the machines of all clusters, or of one, step by step."""
     desk = call.desk
 

@@ -12,7 +12,7 @@ from towline.engine.views import event_data
 from towline.engine.wording import words
 from towline.errors import UsageError
 from towline.model.batch import BatchKey
-from towline.model.journal import Event
+from towline.model.journal import JournalEvent
 from towline.server.endpoints import Call, Endpoint, get
 from towline.server.streams import Events
 
@@ -25,7 +25,7 @@ _QUIET_S = 15.0
 _LAST = 1 << 62
 
 
-class Chosen(Struct):
+class EventQuery(Struct):
     #: The number of the last event known; -1: from now on.
     since: Annotated[int, Meta(ge=-1)] = -1
     job: Annotated[int, Meta(ge=0, le=_LAST)] = 0
@@ -42,7 +42,7 @@ class Choice(Struct, frozen=True):
 
 
 @get("/v1/events")
-async def events(call: Call, query: Chosen) -> Events:
+async def events(call: Call, query: EventQuery) -> Events:
     """All events after `since`, or those of one job or batch; -1: from now on.
 
     Whoever is no administrator is told of what is their own.
@@ -91,7 +91,7 @@ async def _lines(engine: Engine, since: int, chosen: Choice, follow: bool) -> As
                 yield b": nothing new\n\n"
 
 
-def _message(event: Event) -> bytes:
+def _message(event: JournalEvent) -> bytes:
     body = {
         "seq": event.seq,
         "at": event.at,

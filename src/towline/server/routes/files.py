@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from towline.api.files import Coming, Fetched, Listing, Stat, Walk, Written
-from towline.api.places import Forwarded, Forwards, Nothing
+from towline.api.files import FetchedView, FileStat, FolderListing, ResultsOnTheWay, Walk, Written
+from towline.api.places import Forwarded, ForwardList, Nothing
 from towline.backends.terms import Printed
 from towline.engine.api import Desk
 from towline.engine.cleaning.cleaned import explained
@@ -72,7 +72,7 @@ def explained_to(desk: Desk, job: Job) -> Iterator[None]:
 
 
 @get("/v1/jobs/{job_id:int}/files")
-async def list_files(call: Call, job_id: int, query: InFolder) -> Listing:
+async def list_files(call: Call, job_id: int, query: InFolder) -> FolderListing:
     """What is in a folder of a job."""
     desk, job = call.desk, call.desk.job(call.who, job_id)
     with explained_to(desk, job):
@@ -90,7 +90,7 @@ async def walk(call: Call, job_id: int, query: InFolder) -> Walk:
 
 
 @get("/v1/jobs/{job_id:int}/stat")
-async def stat(call: Call, job_id: int, query: InFolder) -> Stat:
+async def stat(call: Call, job_id: int, query: InFolder) -> FileStat:
     """What a path is; a link inside the job's folder is followed."""
     desk, job = call.desk, call.desk.job(call.who, job_id)
     with explained_to(desk, job):
@@ -174,7 +174,7 @@ def _ended(ending: Ending) -> dict[str, Any]:
 
 
 @get("/v1/jobs/{job_id:int}/results")
-async def results_so_far(call: Call, job_id: int) -> Coming:
+async def results_so_far(call: Call, job_id: int) -> ResultsOnTheWay:
     """How many bytes of a job's results have come that are coming now, and of how many."""
     job = call.desk.job(call.who, job_id)
     came, total = call.desk.results.coming(job.id) or (0, 0)
@@ -182,7 +182,7 @@ async def results_so_far(call: Call, job_id: int) -> Coming:
 
 
 @post("/v1/jobs/{job_id:int}/results")
-async def results(call: Call, job_id: int, body: Back) -> Fetched:
+async def results(call: Call, job_id: int, body: Back) -> FetchedView:
     """Bring home what is there now, also while the job runs."""
     desk = call.desk
     job = desk.job(call.who, job_id)
@@ -204,7 +204,7 @@ async def forward(call: Call, job_id: int, body: ForwardAsk) -> Forwarded:
 
 
 @get("/v1/forwards")
-async def forwards(call: Call) -> Forwards:
+async def forwards(call: Call) -> ForwardList:
     """The ports here that lead to one's own jobs."""
     return {"forwards": call.desk.forwards.list(call.who)}
 

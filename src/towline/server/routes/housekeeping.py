@@ -2,7 +2,7 @@
 
 import msgspec
 
-from towline.api.jobs import Removed
+from towline.api.jobs import RemovedView
 from towline.api.places import Cleaned, Disk
 from towline.engine.cleaning.removing import disk_use
 from towline.server.endpoints import Call, Endpoint, get, post
@@ -21,7 +21,7 @@ class Removal(msgspec.Struct):
     force: bool = False
 
 
-class Where(msgspec.Struct):
+class DiskQuery(msgspec.Struct):
     cwd: str | None = None
     cluster: str | None = None
 
@@ -33,7 +33,7 @@ async def clean(call: Call, body: Cleaning) -> Cleaned:
 
 
 @post("/v1/jobs/remove")
-async def remove(call: Call, body: Removal) -> Removed:
+async def remove(call: Call, body: Removal) -> RemovedView:
     """Forget jobs, and what is kept of them on machines."""
     desk, who = call.desk, call.who
     jobs = [desk.job(who, job_id) for job_id in body.ids]
@@ -49,7 +49,7 @@ async def remove(call: Call, body: Removal) -> Removed:
 
 
 @get("/v1/disk")
-async def disk(call: Call, query: Where) -> Disk:
+async def disk(call: Call, query: DiskQuery) -> Disk:
     """What is used on the machines of a cluster, or on all that are known."""
     places = call.workspace.places(query.cwd)
     names = call.desk.whats_free.machine_names(places, query.cluster)

@@ -5,26 +5,26 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 
 from towline.api.jobs import (
-    Accepted,
+    AcceptedJobs,
     Held,
     JobDetail,
     JobList,
     JobSamples,
-    Meant,
-    Plan,
+    MeantView,
+    PlanView,
     Released,
     Retried,
-    Stopped,
-    Why,
+    StoppedJobs,
+    WhyView,
 )
-from towline.api.places import Login
+from towline.api.places import LoginView
 from towline.engine.api import Desk, login_of
 from towline.engine.chains import hold, let_go, skipped_because
 from towline.engine.following.at_home import read_somewhere
 from towline.engine.following.follow import Follower
 from towline.engine.following.output import Frame
 from towline.engine.following.tails import beginnings
-from towline.engine.lists import Wanted, checked_state, listed, meant
+from towline.engine.lists import JobFilter, checked_state, listed, meant
 from towline.engine.samples import peaks_view, stretch_view
 from towline.engine.views import view
 from towline.errors import HostError, LoginWanted, UsageError
@@ -44,7 +44,7 @@ class Asks(msgspec.Struct):
     environ: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Listing(msgspec.Struct):
+class JobQuery(msgspec.Struct):
     #: One state, or `active`.
     state: str = ""
     cluster: str = ""
@@ -57,7 +57,7 @@ class Name(msgspec.Struct):
     name: str = ""
 
 
-class Output(msgspec.Struct):
+class LogQuery(msgspec.Struct):
     #: `out`, `err` or `all`; or that of a service.
     stream: str = "all"
     service: str = ""
@@ -72,7 +72,7 @@ class Ids(msgspec.Struct):
     ids: list[int]
 
 
-class Stop(Ids):
+class StopJobs(Ids):
     now: bool = False
     #: Do not wait for machines that do not answer.
     give_up: bool = False
@@ -110,7 +110,7 @@ async def _submit_with_login(call: Call, asks: list[JobAsk]) -> list[Job]:
         raise LoginWanted(error, login) from None
 
 
-def _login_for(call: Call, asks: list[JobAsk]) -> Login | None:
+def _login_for(call: Call, asks: list[JobAsk]) -> LoginView | None:
     """How to log in to the first machine that wants a person, of the clusters that are asked."""
     clusters = {(ask.cwd, ask.cluster): ask for ask in asks}.values()
     drafts = _drafts(call, list(clusters))
@@ -139,7 +139,7 @@ def _follower(
 
 
 @post("/v1/jobs")
-async def submit(call: Call, body: Asks) -> Accepted:
+async def submit(call: Call, body: Asks) -> AcceptedJobs:
     """Accept jobs; the same key again gives the same jobs."""
     if body.environ:
         for ask in body.jobs:
@@ -149,17 +149,17 @@ async def submit(call: Call, body: Asks) -> Accepted:
 
 
 @post("/v1/plan")
-async def plan(call: Call, body: JobAsk) -> Plan:
+async def plan(call: Call, body: JobAsk) -> PlanView:
     """What a submission would do; nothing is done."""
     [draft] = _drafts(call, [body])
     return await call.desk.intake.plan(draft)
 
 
 @get("/v1/jobs")
-async def list_jobs(call: Call, query: Listing) -> JobList:
+async def list_jobs(call: Call, query: JobQuery) -> JobList:
     """Jobs that are not of a batch: all that are active, and the newest that ended."""
     desk = call.desk
-    wanted = Wanted(
+    wanted = JobFilter(
         checked_state(query.state),
         desk.clusters.called(query.cluster),
         query.limit,
@@ -176,7 +176,7 @@ async def list_jobs(call: Call, query: Listing) -> JobList:
 
 
 @get("/v1/named")
-async def named(call: Call, query: Name) -> Meant:
+async def named(call: Call, query: Name) -> MeantView:
     """Which job or batch somebody means."""
     return meant(call.desk.engine.store, call.who, query.name)
 
@@ -197,13 +197,13 @@ async def samples(call: Call, job_id: int) -> JobSamples:
 
 
 @get("/v1/jobs/{job_id:int}/why")
-async def why(call: Call, job_id: int) -> Why:
+async def why(call: Call, job_id: int) -> WhyView:
     """Why a job waits, or where it stands."""
     return call.desk.why(call.who, job_id)
 
 
 @get("/v1/jobs/{job_id:int}/log")
-async def log(call: Call, job_id: int, query: Output) -> Frames:
+async def log(call: Call, job_id: int, query: LogQuery) -> Frames:
     """What a job printed: so far, or to its end."""
     desk = call.desk
     job = desk.job(call.who, job_id)
@@ -222,14 +222,16 @@ async def log(call: Call, job_id: int, query: Output) -> Frames:
     return Frames(read_somewhere(desk.engine, desk.fleet, receiver, job_id, offsets, streams))
 
 
-def _given(query: Output) -> dict[str, int]:
+def _given(query: LogQuery) -> dict[str, int]:
     try:
         return msgspec.json.decode(query.begin, type=dict[str, int])
     except msgspec.DecodeError as error:
         raise UsageError(f"`from` is wrong: {error}") from None
 
 
-async def _offsets(desk: Desk, query: Output, job: Job, streams: tuple[str, ...]) -> dict[str, int]:
+async def _offsets(
+    desk: Desk, query: LogQuery, job: Job, streams: tuple[str, ...]
+) -> dict[str, int]:
     """Where to go on: what the client has already, or so many lines or bytes before the end."""
     if given := _given(query):
         return given
@@ -240,7 +242,7 @@ async def _offsets(desk: Desk, query: Output, job: Job, streams: tuple[str, ...]
 
 
 @post("/v1/jobs/stop")
-async def stop(call: Call, body: Stop) -> Stopped:
+async def stop(call: Call, body: StopJobs) -> StoppedJobs:
     """Stop jobs."""
     desk = call.desk
     asked = body

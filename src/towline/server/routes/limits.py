@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from towline.api.places import Limits
+from towline.api.places import MachineLimitList
 from towline.config.settings import MachineEntry
 from towline.engine.api import login_of
 from towline.engine.limits import limits
@@ -22,7 +22,7 @@ class LimitsAsk(Struct, forbid_unknown_fields=True):
 
 
 @post("/v1/limits")
-async def show_limits(call: Call, body: LimitsAsk) -> Limits:
+async def show_limits(call: Call, body: LimitsAsk) -> MachineLimitList:
     """How many such jobs fit on each machine now; makes a cluster of them to submit to."""
     desk = call.desk
     places = call.workspace.places(checked_folder(body.cwd))

@@ -2,16 +2,16 @@
 
 from msgspec import Struct
 
-from towline.api.places import Services
+from towline.api.places import ServiceList
 from towline.server.endpoints import Call, Endpoint, get
 
 
-class Chosen(Struct):
+class ServiceQuery(Struct):
     job: int = 0
 
 
 @get("/v1/services")
-async def services(call: Call, query: Chosen) -> Services:
+async def services(call: Call, query: ServiceQuery) -> ServiceList:
     """All of them, or those of one job."""
     return {"services": call.desk.services.list(call.who, query.job or None)}
 

@@ -18,7 +18,7 @@ class Checkout(msgspec.Struct):
     folder: str
 
 
-class Folder(msgspec.Struct):
+class RepositoryQuery(msgspec.Struct):
     cwd: str = "/"
 
 
@@ -43,7 +43,7 @@ async def checkout(call: Call, job_id: int, body: Checkout) -> CheckedOut:
 
 
 @get("/v1/snapshots")
-async def list_snapshots(call: Call, query: Folder) -> SnapshotRecords:
+async def list_snapshots(call: Call, query: RepositoryQuery) -> SnapshotRecords:
     """The records of dirty trees that a repository keeps."""
     return {"snapshots": call.workspace.versions.records(query.cwd)}
 

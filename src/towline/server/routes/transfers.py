@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from towline.agent.frames import Unpacker
 from towline.api.files import Written
-from towline.backends.terms import Piece, Wanted
+from towline.backends.terms import UploadPiece, WantedFile
 from towline.engine.following.output import Frame
 from towline.errors import UsageError
 from towline.server.endpoints import Call, Endpoint, get, post
@@ -26,7 +26,7 @@ class File(msgspec.Struct):
     offset: Place = 0
 
 
-class Files(msgspec.Struct):
+class FileNames(msgspec.Struct):
     files: list[File]
 
 
@@ -58,11 +58,11 @@ async def gather(call: Call, job_id: int, query: InFolder) -> Frames:
 
 
 @post("/v1/jobs/{job_id:int}/fetch")
-async def fetch(call: Call, job_id: int, body: Files) -> Frames:
+async def fetch(call: Call, job_id: int, body: FileNames) -> Frames:
     """The contents of files: frames with `file` (which of those asked for), `offset` and `last`."""
     desk = call.desk
     job = desk.job(call.who, job_id)
-    wanted = [Wanted(file.path, file.size, file.offset) for file in body.files]
+    wanted = [WantedFile(file.path, file.size, file.offset) for file in body.files]
 
     async def parts() -> AsyncIterator[Frame]:
         with explained_to(desk, job):
@@ -87,12 +87,12 @@ async def store(call: Call, job_id: int) -> Written:
     desk = call.desk
     job = desk.job(call.who, job_id)
 
-    async def pieces() -> AsyncIterator[Piece]:
+    async def pieces() -> AsyncIterator[UploadPiece]:
         unpacker = Unpacker()
         async for some in call.stream():
             for header, data in unpacker.feed(some):
                 about = _stored(header)
-                yield Piece(about.path, about.mode, about.offset, data, about.last)
+                yield UploadPiece(about.path, about.mode, about.offset, data, about.last)
 
     with explained_to(desk, job):
         size = await desk.fleet.files(job, 0).write_all(pieces())

@@ -4,7 +4,7 @@ import os
 
 import msgspec
 
-from towline.api.files import ProjectView, Revoked, Trust, TrustedNow
+from towline.api.files import ProjectView, Revoked, TrustedNow, TrustView
 from towline.config.load import project_of
 from towline.config.project import PROJECT_FILE, Project
 from towline.errors import NotFound, TowlineError
@@ -14,18 +14,18 @@ from towline.workspace.ask import checked_folder
 from towline.workspace.local import LocalWorkspace
 
 
-class Where(msgspec.Struct):
+class TrustQuery(msgspec.Struct):
     cwd: str = ""
 
 
-class Folder(msgspec.Struct):
+class TrustedFolder(msgspec.Struct):
     cwd: str
     #: What the user was shown; "": whatever is there now.
     digest: str = ""
 
 
 @get("/v1/trust")
-async def show(call: Call, query: Where) -> Trust:
+async def show(call: Call, query: TrustQuery) -> TrustView:
     """The file that holds in a folder, and all that are trusted."""
     workspace = call.workspace
     grants = [
@@ -37,7 +37,7 @@ async def show(call: Call, query: Where) -> Trust:
 
 
 @post("/v1/trust")
-async def trust(call: Call, body: Folder) -> TrustedNow:
+async def trust(call: Call, body: TrustedFolder) -> TrustedNow:
     """Trust the file that holds in a folder, as it was shown to the user."""
     workspace = call.workspace
     project = _project(body.cwd)
@@ -51,7 +51,7 @@ async def trust(call: Call, body: Folder) -> TrustedNow:
 
 
 @post("/v1/trust/revoke")
-async def revoke(call: Call, body: Folder) -> Revoked:
+async def revoke(call: Call, body: TrustedFolder) -> Revoked:
     """Trust the file of a folder no more; it may be gone already."""
     workspace = call.workspace
     file = project_of(body.cwd).file or os.path.join(body.cwd, PROJECT_FILE)

@@ -52,7 +52,7 @@ def swept_pack(
 
 
 def copy(home: "Home", pack: str, live: "Any") -> "Any":
-    writer = packs.Writer(home)
+    writer = packs.BlobPackWriter(home)
     try:
         with open(pack, "rb") as file:
             group, data = [], []

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterable
 
-    from ..home import Home, Place
+    from ..home import Home, JobPlace
     from ..typed import Message, Spec, Steps
 
 #: In the record of a job that was reduced already.
@@ -50,7 +50,7 @@ def shrunk(
     return {"bytes": freed}
 
 
-def reduce(place: "Place", spec: "Spec", known: "dict[str, Any]") -> "Steps[int]":
+def reduce(place: "JobPlace", spec: "Spec", known: "dict[str, Any]") -> "Steps[int]":
     """Remove what is as the snapshot made it, and folders that have nothing else in them."""
     try:
         window = changes.Window(place.record)

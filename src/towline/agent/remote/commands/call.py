@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..loop import Loop
     from ..typed import Done, Message, Reaped, Reply
-    from .login import Login
+    from .login import LoginShell
 
 #: A queue says about a kilobyte of each of its nodes.
 MOST_OUTPUT = 16 << 20
@@ -23,7 +23,7 @@ BY_LOGIN_SHELL = [b"/bin/bash", b"-l", b"-c"]
 RUN_WORDS = b'exec "$0" "$@"'
 
 
-class Call:
+class CommandCall:
     """One run; `done(answer)` is called once, with its exit code and both texts."""
 
     def __init__(
@@ -108,11 +108,11 @@ class Call:
 class Calls:
     """Those under way; `reply(number, answer)` goes to whoever asked."""
 
-    def __init__(self, loop: "Loop", reply: "Reply", login: "Login") -> None:
+    def __init__(self, loop: "Loop", reply: "Reply", login: "LoginShell") -> None:
         self.loop = loop
         self.reply = reply
         self.login = login
-        self.running: "dict[int, Call]" = {}
+        self.running: "dict[int, CommandCall]" = {}
         loop.children_ended.append(self.children_ended)
 
     def call(self, request: "Message", _blob: bytes) -> None:
@@ -141,7 +141,7 @@ class Calls:
     ) -> None:
         """A command that is not there is an answer too."""
         try:
-            call = Call(self.loop, argv, timeout_s, done, out)
+            call = CommandCall(self.loop, argv, timeout_s, done, out)
             self.running[call.pid] = call
         except process.CannotStart as problem:
             done({"code": problem.code, "out": "", "err": problem.text})

@@ -11,7 +11,7 @@ import os
 import sys
 
 from . import process
-from .call import Call
+from .call import CommandCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ WORDS.update({name: [b"-c"] for name in ("csh", "tcsh")})
 OWN = (b"_", b"SHLVL", b"PWD", b"OLDPWD")
 
 
-class Login:
+class LoginShell:
     """Reads it in the background; `when_known` has things wait for that."""
 
     def __init__(self, loop: "Loop", note: "Told") -> None:
         self.loop = loop
         self.note = note
-        self.call: "Call | None" = None
+        self.call: "CommandCall | None" = None
         self.waiting: "list[Callable[[], None]]" = []
         #: What the doctor is told: empty where all is well.
         self.problem = ""
@@ -57,7 +57,7 @@ class Login:
     def read(self) -> None:
         argv = login_words(shell_of_user())
         try:
-            self.call = Call(self.loop, argv, MOST_S, self.heard)
+            self.call = CommandCall(self.loop, argv, MOST_S, self.heard)
         except (process.CannotStart, OSError) as problem:
             self.problem = "the login shell cannot be started: %s" % problem
 

@@ -31,7 +31,7 @@ class Blobs:
     def __init__(self, home: "Home") -> None:
         self.home = home
         self.partial: "dict[str, Partial]" = {}
-        self.packs = packs.Writer(home)
+        self.packs = packs.BlobPackWriter(home)
         #: The snapshot that came last, with its entries.
         self.latest: "tuple[str, list[Any]]" = ("", [])
         self.tidy()

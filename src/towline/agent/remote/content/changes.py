@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator
 
-    from ..home import Home, Place
+    from ..home import Home, JobPlace
     from ..typed import Message, Pause, Spec
 
 #: Last written to before the job's tree was made, last changed when that was complete.
@@ -91,7 +91,7 @@ def read_number(path: str) -> float:
         return 0.0
 
 
-def keep(home: "Home", place: "Place", spec: "Spec") -> int:
+def keep(home: "Home", place: "JobPlace", spec: "Spec") -> int:
     """List what the job made, for whoever fetches it; how many files that are, -1 if unknown."""
     try:
         return write_list(home, place, spec, place.record + LIST)
@@ -99,7 +99,7 @@ def keep(home: "Home", place: "Place", spec: "Spec") -> int:
         return -1  # no room for the list: it is made when somebody asks for it
 
 
-def write_list(home: "Home", place: "Place", spec: "Spec", path: str) -> int:
+def write_list(home: "Home", place: "JobPlace", spec: "Spec", path: str) -> int:
     """One line for each file; nothing is written where there is none."""
     found = changed(home, place, spec)
     first = next(found, None)
@@ -119,7 +119,7 @@ def write_list(home: "Home", place: "Place", spec: "Spec", path: str) -> int:
 
 
 def page(
-    home: "Home", place: "Place", spec: "Spec", after: int
+    home: "Home", place: "JobPlace", spec: "Spec", after: int
 ) -> "tuple[list[Message], int | None]":
     """Some of the files from a place in the list on, and the place of the next; None: no more."""
     try:
@@ -138,7 +138,7 @@ def page(
         return found[:MOST], after + MOST if len(found) > MOST else None
 
 
-def listed(home: "Home", place: "Place", spec: "Spec") -> "Iterator[Message]":
+def listed(home: "Home", place: "JobPlace", spec: "Spec") -> "Iterator[Message]":
     """All of them, as they were listed at the job's end, or as they are now."""
     try:
         file = open(place.record + LIST, "rb")
@@ -167,7 +167,7 @@ def page_of(path: str, after: int) -> "tuple[list[Message], int | None]":
         return entries, None if is_last else following
 
 
-def changed(home: "Home", place: "Place", spec: "Spec") -> "Iterator[Message]":
+def changed(home: "Home", place: "JobPlace", spec: "Spec") -> "Iterator[Message]":
     """The files below the working folder that are not as the snapshot made them."""
     if spec.get("folder"):
         return  # it ran in a folder of the user's own: everything is home already

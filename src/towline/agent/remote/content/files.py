@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..home import Home, Place
+    from ..home import Home, JobPlace
     from ..typed import Message, Operation, Spec
 
 MOST_PIECE = 256 << 10
@@ -32,7 +32,7 @@ MOST_WALKED = 100000
 FOR_A_MOMENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
 
 
-class Files:
+class FileOperations:
     def __init__(self, home: "Home") -> None:
         self.home = home
 
@@ -100,7 +100,7 @@ class Files:
 
     def get_many(self, request: "Message", _blob: bytes) -> "tuple[Message, bytes]":
         """The beginnings of many files in one message; of short ones that is all of them."""
-        places = Places(*self.room(request))
+        places = PathsInside(*self.room(request))
         left = min(request.get("limit", MOST_TOGETHER), MOST_TOGETHER)
         found: "list[dict[str, Any]]" = []
         pieces: "list[bytes]" = []
@@ -150,7 +150,7 @@ class Files:
 
         All of them, or none from the first one on that is refused.
         """
-        places = Places(*self.room(request))
+        places = PathsInside(*self.room(request))
         if request.get("z"):
             blob = zlib.decompressobj().decompress(blob, 2 * MOST_TOGETHER)
         at = 0
@@ -172,7 +172,7 @@ class Files:
         found, following = changes.page(self.home, place, spec, place_in(request))
         return {"files": found, "next": following}
 
-    def known(self, request: "Message") -> "tuple[Place, Spec]":
+    def known(self, request: "Message") -> "tuple[JobPlace, Spec]":
         """Where a job lies that was known here, and what it was told."""
         key = checked_key(request.get("key"))
         place = self.home.place(key)
@@ -226,7 +226,7 @@ def inside(folder: str, start: str, path: "Any") -> str:
     return place
 
 
-class Places:
+class PathsInside:
     """`inside` for many paths: what they have in common is looked at once."""
 
     def __init__(self, folder: str, start: str) -> None:

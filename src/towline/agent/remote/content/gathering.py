@@ -12,7 +12,7 @@ import stat
 from ..machine import to_text
 from ..refusal import Refusal
 from . import changes
-from .files import SHORT, Places, described, kind_of, squeezed
+from .files import SHORT, PathsInside, described, kind_of, squeezed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..home import Home
     from ..typed import Message
-    from .files import Files
+    from .files import FileOperations
 
 #: One answer holds so much, and names no more than so many.
 MOST_TOGETHER = 256 << 10
@@ -31,7 +31,7 @@ OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Gathering:
-    def __init__(self, home: "Home", files: "Files") -> None:
+    def __init__(self, home: "Home", files: "FileOperations") -> None:
         self.home = home
         self.files = files
         #: Flow -> what of its list has not been told.
@@ -73,14 +73,14 @@ class Gathering:
 
     def changed(self, request: "Message") -> "Iterator[tuple[Message, str | None]]":
         place, spec = self.files.known(request)
-        places = Places(*self.files.room(request))
+        places = PathsInside(*self.files.room(request))
         return (
             (entry, where(places, entry["name"]))
             for entry in changes.listed(self.home, place, spec)
         )
 
 
-def where(places: "Places", name: str) -> "str | None":
+def where(places: "PathsInside", name: str) -> "str | None":
     try:
         return places.of(name, followed=False)
     except (OSError, Refusal):

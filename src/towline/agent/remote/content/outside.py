@@ -22,7 +22,7 @@ from .changes import MARK, NEVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..home import Home, Place
+    from ..home import Home, JobPlace
     from ..typed import Message
 
 #: Larger files are linked, not copied: they are written once and then left alone.
@@ -64,7 +64,7 @@ def named(links: "dict[str, str]") -> "dict[str, str]":
     return {name: match.group(1) for name, match in found.items() if match}
 
 
-def make_links(place: "Place", links: "dict[str, str]", environ: "dict[bytes, bytes]") -> None:
+def make_links(place: "JobPlace", links: "dict[str, str]", environ: "dict[bytes, bytes]") -> None:
     """Have a link to each such folder, which is made where it is not there yet."""
     source, folders = place.job + "/src", {}
     for name, variable in named(links).items():
@@ -89,7 +89,7 @@ def path_of(source: str, variable: str, environ: "dict[bytes, bytes]") -> str:
 # What there is to do
 
 
-def begin(place: "Place", folders: "dict[str, str]") -> None:
+def begin(place: "JobPlace", folders: "dict[str, str]") -> None:
     """Write down what is to be collected; what an earlier run of the attempt left there, too."""
     since = read_state(place.record).get("since") or os.stat(place.record + MARK).st_mtime_ns
     state = {"folders": folders, "since": since, "done": False}
@@ -165,7 +165,7 @@ def taken(fd: int) -> bool:
 class Collection:
     """What one job wrote elsewhere; `fd` is the locked file that says so."""
 
-    def __init__(self, place: "Place", fd: int) -> None:
+    def __init__(self, place: "JobPlace", fd: int) -> None:
         self.place = place
         self.fd = fd
         self.state = read_state(place.record)

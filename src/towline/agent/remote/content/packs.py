@@ -34,19 +34,19 @@ FEW = 8
 STALE_S = 24 * 3600
 
 
-class Writer:
+class BlobPackWriter:
     """Adds contents to one pack after the other, each group of them as a whole or not at all."""
 
     def __init__(self, home: "Home") -> None:
         self.home = home
-        self.pack: "Pack | None" = None
+        self.pack: "BlobPack | None" = None
 
     def add(self, contents: "Contents", data: bytes) -> None:
         """`contents` are [hash, size] in the order in which they are in `data`."""
         pack = self.pack
         if pack is None or not pack.is_open(len(data)):
             self.close()
-            pack = self.pack = Pack(self.home.packs)
+            pack = self.pack = BlobPack(self.home.packs)
         try:
             pack.add(contents, data)
         except BaseException:
@@ -59,7 +59,7 @@ class Writer:
             self.pack = None
 
 
-class Pack:
+class BlobPack:
     def __init__(self, folder: str) -> None:
         stem = "%s/%s" % (folder, unique())
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -10,7 +10,7 @@ from ..records.status import is_elsewhere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..commands.login import Login
+    from ..commands.login import LoginShell
     from ..home import Home
     from ..loop import Loop
     from ..typed import Message
@@ -23,7 +23,7 @@ QUIET_S = 30.0
 
 class Collecting:
     def __init__(
-        self, loop: "Loop", home: "Home", supervisors: "Supervisors", login: "Login"
+        self, loop: "Loop", home: "Home", supervisors: "Supervisors", login: "LoginShell"
     ) -> None:
         self.loop = loop
         self.home = home

@@ -18,7 +18,7 @@ from ..loop import Loop
 from ..records import record
 from ..records.status import Seen, look
 from .orphans import Orphans
-from .registry import Job
+from .registry import KnownJob
 from .supervisors import note
 
 TYPE_CHECKING = False
@@ -94,14 +94,14 @@ class Guardian:
             key = self.supervised.pop(pid, "")
             seen = look(self.home, key, self.loop.recent) if key else None
             if seen is not None and seen.state == "running":
-                job = Job(key)
+                job = KnownJob(key)
                 job.started = seen.started
                 self.orphans.watch(job, seen)
 
 
 def take_up(home: "Home", orphans: "Orphans", about: "Message") -> None:
     """Go on where the agent was."""
-    job = Job(about["key"])
+    job = KnownJob(about["key"])
     fd = about["life"]
     if fd is not None:
         os.set_inheritable(fd, False)

@@ -19,11 +19,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from ..home import Home, Place
+    from ..home import Home, JobPlace
     from ..loop import Loop
     from ..records.status import Seen
     from ..typed import Ending, Message, Reaped, Spec, Timer
-    from .registry import Job
+    from .registry import KnownJob
 
 LOCK_EVERY_S = 0.5
 PID_EVERY_S = 1.0
@@ -36,7 +36,7 @@ UNREAPED_S = 10.0
 class Orphan:
     """One such job; `result` comes only if its command is our own child now."""
 
-    def __init__(self, job: "Job", seen: "Seen", spec: "Spec") -> None:
+    def __init__(self, job: "KnownJob", seen: "Seen", spec: "Spec") -> None:
         self.job = job
         self.supervised = seen.supervised
         self.pid = seen.pid
@@ -58,7 +58,7 @@ class Orphans:
         self,
         loop: "Loop",
         home: "Home",
-        has_started: "Callable[[Job, Seen], None]",
+        has_started: "Callable[[KnownJob, Seen], None]",
         has_ended: "Callable[[str, Ending], None]",
         left_behind: "Callable[[str], object]",
     ) -> None:
@@ -70,15 +70,15 @@ class Orphans:
         self.left_behind = left_behind
         self.orphans: "dict[str, Orphan]" = {}
 
-    def has(self, job: "Job") -> bool:
+    def has(self, job: "KnownJob") -> bool:
         return job.key in self.orphans
 
-    def watch(self, job: "Job", seen: "Seen") -> None:
+    def watch(self, job: "KnownJob", seen: "Seen") -> None:
         orphan = self.add(job, seen)
         self.guard(orphan)
         self.again(orphan, LOCK_EVERY_S)
 
-    def add(self, job: "Job", seen: "Seen") -> "Orphan":
+    def add(self, job: "KnownJob", seen: "Seen") -> "Orphan":
         spec = record.read_spec(self.home.record(job.key)) or {}
         orphan = self.orphans[job.key] = Orphan(job, seen, spec)
         return orphan
@@ -113,7 +113,7 @@ class Orphans:
             "kill_in": takedown.kill_at - time.monotonic() if takedown is not None else None,
         }
 
-    def take_up(self, job: "Job", seen: "Seen", about: "Message") -> None:
+    def take_up(self, job: "KnownJob", seen: "Seen", about: "Message") -> None:
         """Go on with what `about` told, in the same process."""
         orphan = self.add(job, seen)
         orphan.life = about["life"]
@@ -260,7 +260,7 @@ class Orphans:
         else:
             self.end(orphan, end)
 
-    def ending(self, orphan: "Orphan", place: "Place", life: "Message") -> "Ending":
+    def ending(self, orphan: "Orphan", place: "JobPlace", life: "Message") -> "Ending":
         if orphan.result is not None:
             end = from_status(place, life, *orphan.result)
         else:
@@ -283,7 +283,7 @@ class Orphans:
             self.learn(orphan, ended[orphan.pid])
             self.again(orphan, 0.0)
 
-    def stop(self, job: "Job", grace_s: "float | None") -> None:
+    def stop(self, job: "KnownJob", grace_s: "float | None") -> None:
         orphan = self.orphans[job.key]
         if grace_s is None:
             grace_s = orphan.spec.get("grace_s", 10)
@@ -297,7 +297,7 @@ class Orphans:
         self.take_down(orphan, grace_s, time.monotonic())
         self.again(orphan, 0.0)
 
-    def nudge(self, job: "Job") -> None:
+    def nudge(self, job: "KnownJob") -> None:
         """Have another agent's supervisor look at its folder; the lock proves its pid, unless it is
         another machine's: there it looks by itself, after a while."""
         fd = record.open_life(self.home.record(job.key), create=False)

@@ -12,24 +12,24 @@ from ..refusal import Refusal
 from ..run.spec import checked_spec, exec_spec, packed
 from .collecting import Collecting
 from .orphans import Orphans
-from .series import AllSeries
+from .series import SeriesTable
 from .supervisors import Supervisors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from ..commands.login import Login
+    from ..commands.login import LoginShell
     from ..home import Home
     from ..loop import Loop
     from ..records.status import Seen
     from ..typed import Ending, Message, Reaped, Told
-    from .supervisors import Worker
+    from .supervisors import SupervisorHandle
 
 MOST_TRIES = 20
 
 
-class Job:
+class KnownJob:
     """One job that has not ended, as far as this agent knows."""
 
     __slots__ = (
@@ -41,7 +41,7 @@ class Job:
         self.key = key
         self.raw = raw
         self.series = series
-        self.worker: "Worker | None" = None
+        self.worker: "SupervisorHandle | None" = None
         self.held = False
         #: The machine that it is on, if it is not this one.
         self.host = ""
@@ -69,14 +69,14 @@ class Job:
 class Jobs:
     """`woken(key)` is told when a job started or ended."""
 
-    def __init__(self, loop: "Loop", home: "Home", woken: "Told", login: "Login") -> None:
+    def __init__(self, loop: "Loop", home: "Home", woken: "Told", login: "LoginShell") -> None:
         self.loop = loop
         self.home = home
         self.woken = woken
         self.login = login
-        self.jobs: "dict[str, Job]" = {}
-        self.queue: "collections.deque[Job]" = collections.deque()
-        self.series = AllSeries(lambda job: self.jobs.get(job.key) is job)
+        self.jobs: "dict[str, KnownJob]" = {}
+        self.queue: "collections.deque[KnownJob]" = collections.deque()
+        self.series = SeriesTable(lambda job: self.jobs.get(job.key) is job)
         self.held: "list[str]" = []
         self.started: "list[list[Any]]" = []
         self.ended: "list[list[Any]]" = []
@@ -134,7 +134,7 @@ class Jobs:
             elif job.started and not job.host:
                 self.started.append([key, job.pid, job.started])
             return
-        job = self.jobs[key] = Job(key, raw, series)
+        job = self.jobs[key] = KnownJob(key, raw, series)
         if series and places > 0:
             self.queue.extend(self.series.wait(job, places))
         else:
@@ -169,7 +169,7 @@ class Jobs:
 
     # What supervisors say
 
-    def heard(self, job: "Job", message: "Message") -> None:
+    def heard(self, job: "KnownJob", message: "Message") -> None:
         if "held" in message:
             self.is_held(job)
         if "started" in message:
@@ -187,13 +187,13 @@ class Jobs:
         if self.queue and job.worker is None:
             self.dispatch()
 
-    def is_held(self, job: "Job") -> None:
+    def is_held(self, job: "KnownJob") -> None:
         job.held = True
         self.held.append(job.key)
         if job.released:
             self.release(job, "go")
 
-    def has_started(self, job: "Job", seen: "Seen") -> None:
+    def has_started(self, job: "KnownJob", seen: "Seen") -> None:
         self.started.append([job.key, seen.pid, seen.started])
         self.woken(job.key)
 
@@ -202,14 +202,14 @@ class Jobs:
         self.ended.append([key, end])
         self.woken(key)
 
-    def is_over(self, job: "Job | None") -> None:
+    def is_over(self, job: "KnownJob | None") -> None:
         """Whoever was sent ahead for its place begins."""
         if job is not None and job.series:
             self.queue.extend(self.series.leave(job))
             if self.queue:
                 self.dispatch_later(0.0)
 
-    def adopt(self, job: "Job") -> None:
+    def adopt(self, job: "KnownJob") -> None:
         """Somebody else has or had this job: say what is known, and watch it from now on."""
         seen = look(self.home, job.key, self.loop.recent)
         if seen.state == "ended":
@@ -224,7 +224,7 @@ class Jobs:
             elif job.started and not job.host:
                 self.started.append([job.key, job.pid, job.started])
 
-    def try_again(self, job: "Job") -> None:
+    def try_again(self, job: "KnownJob") -> None:
         """It never started, so starting it is safe; but not for ever."""
         job.tries += 1
         if job.stopping is not None:
@@ -239,7 +239,7 @@ class Jobs:
         self.queue.append(job)
         self.dispatch_later(0.02)
 
-    def take_over(self, job: "Job", seen: "Seen") -> None:
+    def take_over(self, job: "KnownJob", seen: "Seen") -> None:
         job.held, job.started, job.host = seen.state == "held", seen.started, seen.host
         job.pid = 0 if seen.host else seen.pid
         self.jobs[job.key] = job
@@ -250,7 +250,7 @@ class Jobs:
         if job.stopping is not None:  # whoever has it now did not hear of it
             self.orphans.stop(job, *job.stopping)
 
-    def supervisor_died(self, job: "Job") -> None:
+    def supervisor_died(self, job: "KnownJob") -> None:
         """Its command, if there is one, is our own child now."""
         seen = look(self.home, job.key, self.loop.recent)
         if seen.state == "ended":
@@ -288,7 +288,7 @@ class Jobs:
                 self.release(job, "go")
         return {}
 
-    def release(self, job: "Job", word: str) -> bool:
+    def release(self, job: "KnownJob", word: str) -> bool:
         """True when this word is the one that counts."""
         decided = record.release(self.home.record(job.key), word)
         if job.worker is not None:
@@ -307,7 +307,7 @@ class Jobs:
             self.stop_one(job, request.get("grace_s"))
         return {"stopping": stopping}
 
-    def stop_one(self, job: "Job", grace_s: "float | None") -> None:
+    def stop_one(self, job: "KnownJob", grace_s: "float | None") -> None:
         job.stopping = (grace_s,)
         if job.worker is not None:
             self.supervisors.say(job.worker, {"stop": job.key, "grace_s": grace_s})
@@ -350,7 +350,7 @@ class Jobs:
             return job.state()
         seen = look(self.home, key, self.loop.recent)
         if seen.state in ("held", "running", "elsewhere") and not seen.handed:
-            self.take_over(Job(key), seen)
+            self.take_over(KnownJob(key), seen)
         return seen.as_reply()
 
     def is_active(self, key: str) -> bool:
@@ -366,10 +366,10 @@ class Jobs:
         """True while it runs, or a command runs beside it."""
         return any(other == key or other.startswith(key + ".") for other in self.jobs)
 
-    def running(self) -> "list[Job]":
+    def running(self) -> "list[KnownJob]":
         return [job for job in self.jobs.values() if job.pid]
 
-    def known(self, key: str) -> "Job | None":
+    def known(self, key: str) -> "KnownJob | None":
         """The job if it has not ended, also when another agent started it."""
         self.observe_one(key)
         return self.jobs.get(key)

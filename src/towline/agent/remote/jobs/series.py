@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 
-class Series:
+class RunningSeries:
     """One series: how many run at a time, which have begun, and which wait for that."""
 
     def __init__(self) -> None:
@@ -21,24 +21,24 @@ class Series:
         self.waiting: "collections.deque[Any]" = collections.deque()
 
 
-class AllSeries:
+class SeriesTable:
     """`is_wanted(job)` tells whether a job that waits is still to begin."""
 
     def __init__(self, is_wanted: "Callable[[Any], bool]") -> None:
         self.is_wanted = is_wanted
-        self.series: "dict[str, Series]" = {}
+        self.series: "dict[str, RunningSeries]" = {}
 
     def join(self, job: "Any") -> None:
         """It begins now, or has begun."""
         if job.series:
-            series = self.series.setdefault(job.series, Series())
+            series = self.series.setdefault(job.series, RunningSeries())
             series.begun.add(job.key)
             # A place of its own came with it.
             series.places = max(series.places, len(series.begun))
 
     def wait(self, job: "Any", places: int) -> "list[Any]":
         """Those that may begin now that this one was sent ahead."""
-        series = self.series.setdefault(job.series, Series())
+        series = self.series.setdefault(job.series, RunningSeries())
         series.places = places
         series.waiting.append(job)
         return self.ready(series)
@@ -57,7 +57,7 @@ class AllSeries:
             del self.series[job.series]
         return ready
 
-    def ready(self, series: "Series") -> "list[Any]":
+    def ready(self, series: "RunningSeries") -> "list[Any]":
         ready = []
         while series.waiting and len(series.begun) < series.places:
             job = series.waiting.popleft()

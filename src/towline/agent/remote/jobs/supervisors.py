@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..home import Home
     from ..loop import Loop
     from ..typed import Message, Reaped, Timer
-    from .registry import Job
+    from .registry import KnownJob
 
 #: Forks per turn of the loop, so that a thousand starts do not make the agent deaf.
 FORKS_PER_TURN = 4
@@ -27,7 +27,7 @@ IDLE_S = 5.0
 MOST_NOTES = 1 << 20
 
 
-class Worker:
+class SupervisorHandle:
     """One supervisor as the agent sees it."""
 
     def __init__(self, pid: int, sock: "socket.socket") -> None:
@@ -35,9 +35,9 @@ class Worker:
         self.sock = sock
         self.fd = sock.fileno()
         self.decoder = frames.Decoder()
-        self.outbox = frames.Outbox(self.fd)
+        self.outbox = frames.FrameQueue(self.fd)
         self.clogged = False
-        self.job: "Job | None" = None
+        self.job: "KnownJob | None" = None
         #: What it failed by, in its own words.
         self.trouble = ""
 
@@ -49,15 +49,15 @@ class Supervisors:
         self,
         loop: "Loop",
         home: "Home",
-        heard: "Callable[[Job, Message], None]",
-        died: "Callable[[Job], None]",
+        heard: "Callable[[KnownJob, Message], None]",
+        died: "Callable[[KnownJob], None]",
     ) -> None:
         self.loop = loop
         self.home = home
         self.heard = heard
         self.died = died
-        self.workers: "dict[int, Worker]" = {}
-        self.idle: "list[Worker]" = []
+        self.workers: "dict[int, SupervisorHandle]" = {}
+        self.idle: "list[SupervisorHandle]" = []
         self.keep_idle = max(4, 2 * machine.usable_cpus())
         self.forks_left = FORKS_PER_TURN
         self.pruning: "Timer | None" = None
@@ -66,7 +66,7 @@ class Supervisors:
     def new_turn(self) -> None:
         self.forks_left = FORKS_PER_TURN
 
-    def take(self) -> "Worker | None":
+    def take(self) -> "SupervisorHandle | None":
         """An idle supervisor, or a new one; None when this turn has forked enough."""
         if self.idle:
             return self.idle.pop()
@@ -75,32 +75,32 @@ class Supervisors:
         self.forks_left -= 1
         return self.fork()
 
-    def fork(self) -> "Worker":
+    def fork(self) -> "SupervisorHandle":
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
             become_supervisor(self.home, theirs)
         theirs.close()
         ours.setblocking(False)
-        worker = Worker(pid, ours)
+        worker = SupervisorHandle(pid, ours)
         self.workers[pid] = worker
         self.watch(worker)
         return worker
 
-    def watch(self, worker: "Worker") -> None:
+    def watch(self, worker: "SupervisorHandle") -> None:
         events = READ | WRITE if worker.clogged else READ
         self.loop.watch(worker.fd, events, lambda events: self.ready(worker, events))
 
-    def run(self, worker: "Worker", job: "Job", raw: bytes) -> None:
+    def run(self, worker: "SupervisorHandle", job: "KnownJob", raw: bytes) -> None:
         worker.job = job
         job.worker = worker
         self.say(worker, {"run": job.key}, raw)
 
-    def say(self, worker: "Worker", message: "Message", blob: bytes = b"") -> None:
+    def say(self, worker: "SupervisorHandle", message: "Message", blob: bytes = b"") -> None:
         worker.outbox.add(frames.encode(message, blob))
         self.flush(worker)
 
-    def flush(self, worker: "Worker") -> None:
+    def flush(self, worker: "SupervisorHandle") -> None:
         try:
             done = worker.outbox.flush()
         except OSError:
@@ -109,13 +109,13 @@ class Supervisors:
             worker.clogged = not done
             self.watch(worker)
 
-    def ready(self, worker: "Worker", events: int) -> None:
+    def ready(self, worker: "SupervisorHandle", events: int) -> None:
         if events & WRITE:
             self.flush(worker)
         if events & READ:
             self.receive(worker)
 
-    def receive(self, worker: "Worker") -> None:
+    def receive(self, worker: "SupervisorHandle") -> None:
         try:
             data = worker.sock.recv(1 << 16)
         except BlockingIOError:
@@ -147,7 +147,7 @@ class Supervisors:
             self.idle.remove(worker)
             self.close(worker)
 
-    def close(self, worker: "Worker") -> None:
+    def close(self, worker: "SupervisorHandle") -> None:
         self.loop.unwatch(worker.fd)
         worker.sock.close()
         self.workers.pop(worker.pid, None)

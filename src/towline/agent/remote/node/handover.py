@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from ..commands.login import Login
+    from ..commands.login import LoginShell
     from ..home import Home
     from ..loop import Loop
     from ..typed import Message, Operation, Reply, Send, Spec, Timer
@@ -43,7 +43,7 @@ class Handing:
         reply: "Reply",
         send: "Send",
         woken: "Callable[[str], Any]",
-        login: "Login",
+        login: "LoginShell",
     ) -> None:
         self.loop = loop
         self.home = home

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..home import Home, Place
+    from ..home import Home, JobPlace
     from ..typed import Ending, Message, Reaped
 
 #: So long a command may take from the call that starts it until it bears the job's mark.
@@ -99,7 +99,7 @@ def look(
         os.close(fd)
 
 
-def look_inside(place: "Place", fd: int, reaped: "Reaped", entomb: "Ending | None") -> "Seen":
+def look_inside(place: "JobPlace", fd: int, reaped: "Reaped", entomb: "Ending | None") -> "Seen":
     """With the lock held, so nobody else decides at the same time."""
     end = record.read_exit(place.record)
     if end is not None:
@@ -152,7 +152,7 @@ def find_unnamed(key: str, life: "Message") -> None:
             return
 
 
-def settle(place: "Place", fd: int, end: "Ending", life: "Message") -> "Seen":
+def settle(place: "JobPlace", fd: int, end: "Ending", life: "Message") -> "Seen":
     spec = json.dumps(life.get("spec") or {}).encode("ascii")
     record.write_exit(place.record, fd, end, spec)
     return Seen("ended", end)
@@ -163,18 +163,18 @@ def began(life: "Message") -> float:
     return float(life.get("started") or life["spawning"])
 
 
-def lost(place: "Place", life: "Message", text: str) -> "Ending":
+def lost(place: "JobPlace", life: "Message", text: str) -> "Ending":
     end = endings.ending("lost", text, started=began(life))
     if life.get("status") is not None:
         end = endings.ending_of(life["status"], None, began(life))
     return with_notes(place, life, end)
 
 
-def from_status(place: "Place", life: "Message", status: int, usage: "Any") -> "Ending":
+def from_status(place: "JobPlace", life: "Message", status: int, usage: "Any") -> "Ending":
     return with_notes(place, life, endings.ending_of(status, usage, began(life)))
 
 
-def with_notes(place: "Place", life: "Message", end: "Ending") -> "Ending":
+def with_notes(place: "JobPlace", life: "Message", end: "Ending") -> "Ending":
     """Complete an ending by what the supervisor wrote down before it was killed."""
     if life.get("cause"):
         end["cause"], end["text"] = life["cause"], life.get("text", "")

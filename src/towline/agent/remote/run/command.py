@@ -7,7 +7,7 @@ from ..commands import process, process_tree
 from ..content import changes, outside
 from ..machine import to_path, who_we_are
 from ..records import endings, record
-from .services import Services
+from .services import JobServices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Command:
         environ.pop(b"OLDPWD", None)
         self.pid = self.spawn(argv, environ)
         self.started = time.time()
-        self.services = Services(self, environ)
+        self.services = JobServices(self, environ)
 
     def spawn(self, argv: "list[bytes]", environ: "Environ") -> int:
         """The pid of the command; where nothing starts for a moment, it is tried again."""

@@ -8,7 +8,7 @@ import time
 from .. import machine
 from ..commands import missing, process, process_tree
 from ..content import changes, outside, trees
-from ..home import Place
+from ..home import JobPlace
 from ..machine import to_path
 from ..records import endings, record
 from ..refusal import Refusal
@@ -190,7 +190,7 @@ class Execution:
                 trees.make_tree(self.home, kept, keep, self.pause)
         trees.make_links(source, spec["links"])
         if outside.named(spec["links"]):
-            place = Place(self.key, self.folder, self.record)
+            place = JobPlace(self.key, self.folder, self.record)
             outside.make_links(place, spec["links"], self.environ())
         changes.complete(self.record, largest, self.pause)
 

@@ -63,7 +63,7 @@ class Over(Exception):
 # The supervisor's side
 
 
-class Services:
+class JobServices:
     """The services of one running command."""
 
     def __init__(self, command: "Command", environ: "Environ") -> None:
@@ -118,7 +118,7 @@ class Services:
             self.start_one(service)
 
 
-def fork_keeper(services: "Services", service: "Message") -> int:
+def fork_keeper(services: "JobServices", service: "Message") -> int:
     # Blocked before the fork: it must not miss the word to end.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     supervisor = os.getpid()
@@ -132,7 +132,7 @@ def fork_keeper(services: "Services", service: "Message") -> int:
         os._exit(0)
 
 
-def become_keeper(services: "Services", service: "Message", supervisor: int) -> None:
+def become_keeper(services: "JobServices", service: "Message", supervisor: int) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in set(process.SIGNALS).difference(HEARD, FAULTS):
@@ -160,7 +160,7 @@ def become_keeper(services: "Services", service: "Message", supervisor: int) -> 
 
 
 class Keeper:
-    def __init__(self, services: "Services", service: "Message", supervisor: int) -> None:
+    def __init__(self, services: "JobServices", service: "Message", supervisor: int) -> None:
         command = services.command
         self.argv = [word.encode("utf-8", "surrogateescape") for word in service["argv"]]
         self.command = (command.pid, command.about["start"])
@@ -319,7 +319,7 @@ def checked_name(name: "Any") -> str:
     return name
 
 
-class Places:
+class ServicePlaces:
     """Where the services of jobs stand, told from their folders."""
 
     def __init__(self, home: "Home") -> None:

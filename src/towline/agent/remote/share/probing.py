@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterable
 
-    from ..commands.login import Login
+    from ..commands.login import LoginShell
     from ..home import Home
     from ..loop import Loop
     from ..typed import Message, Reaped, Reply, Send, Timer
@@ -104,7 +104,7 @@ class Probes:
         send: "Send",
         running: "Callable[[], list[Any]]",
         workers: "Callable[[], list[int]]",
-        login: "Login",
+        login: "LoginShell",
     ) -> None:
         self.loop = loop
         self.home = home

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..loop import Loop
     from ..run import relay
-    from ..run.services import Places
+    from ..run.services import ServicePlaces
     from ..typed import Message, Refuse, Reply, Send
 
 #: host -> addresses to try, in this order
@@ -56,7 +56,7 @@ class Tunnels:
         reply: "Reply",
         refuse: "Refuse",
         is_clogged: "Callable[[], bool]",
-        places: "Places",
+        places: "ServicePlaces",
     ) -> None:
         self.loop = loop
         self.send = send

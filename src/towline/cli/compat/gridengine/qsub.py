@@ -302,11 +302,11 @@ def _is_here(ask: dict[str, Any]) -> bool:
 
 def _wait(session: Session, number: int, tasks: Tasks | None) -> int:
     """Until it has ended; its exit code, or that of the first task that did not end well."""
-    from towline.client.waiting import Waiting
+    from towline.client.waiting import WaitingForJobs
 
     names = dict(zip(range(number, number + 75001), tasks.numbers, strict=False)) if tasks else {}
     worst = 0
-    for view in Waiting(session, list(names) or [number], []).ends():
+    for view in WaitingForJobs(session, list(names) or [number], []).ends():
         code = view["exit_code"]
         who = f"{number}.{names[view['id']]}" if tasks else str(number)
         if code is None:
