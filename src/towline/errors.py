@@ -89,7 +89,16 @@ class NotTrusted(UsageError):
 
 
 class Impossible(UsageError):
+    """What can never run; `said` are the words of the queue that would refuse it."""
+
     code = "impossible"
+
+    def __init__(self, text: str, hint: str = "", said: str = "") -> None:
+        super().__init__(text, hint)
+        self.said = said
+
+    def facts(self) -> dict[str, object]:
+        return {"said": self.said} if self.said else {}
 
 
 class CannotPlace(UsageError):

@@ -39,6 +39,8 @@ class ApiError(TowlineError):
         self.engine_version = ""
         #: How to log in to the machine that wants a password or a second factor.
         self.login: dict[str, Any] | None = error.get("login")
+        #: The words of a queue that would refuse a job.
+        self.said = str(error.get("said") or "")
         #: The project's file that nobody trusted yet, and what it wants.
         self.trust: dict[str, Any] | None = error.get("trust")
 

@@ -28,6 +28,9 @@ from towline.probes.nodes import QueueNode
 _FEW = 8
 _LONGEST_TITLE = 40
 
+#: In its refusal of a parallel environment that there is none of.
+_NO_ENVIRONMENT = "the requested parallel environment"
+
 
 class GridEngineDialect:
     """See `Dialect` for what each method is for."""
@@ -245,12 +248,14 @@ class GridEngineDialect:
         return True
 
     def account_words(self, user: str, refused: Answer) -> Words | None:
-        return None
+        return ["qconf", "-spl"] if _NO_ENVIRONMENT in refused["err"] else None
 
     def instead(self, answer: Answer, nodes: list[QueueNode], accounts: str) -> str:
         if "unknown queue" in answer["err"] and nodes:
             names = dict.fromkeys(queue for node in nodes for queue in node.partitions)
             return f"its queues are {', '.join(names)}"
+        if _NO_ENVIRONMENT in answer["err"] and accounts.split():
+            return f"its parallel environments are {', '.join(accounts.split())}"
         return "-o NAME=VALUE sets options of qsub"
 
     # --- beside a job ------------------------------------------------------------------------

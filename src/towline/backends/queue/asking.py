@@ -48,6 +48,7 @@ async def check_possible(queue: Queue, wish: Queueing) -> str:
     raise Impossible(
         f"{queue.name}: {dialect.title} would refuse it: {text}",
         hint=dialect.instead(answer, nodes, await _accounts(queue, answer)),
+        said=text,
     )
 
 

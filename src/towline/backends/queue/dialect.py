@@ -281,7 +281,8 @@ class Dialect(Protocol):
         """False only where it is certain that these nodes will never do."""
 
     def account_words(self, user: str, refused: Answer) -> Words | None:
-        """Ask what a user may spend from; None where that has nothing to do with a refusal."""
+        """Ask what a user may spend from, or ask for in place of what was refused; None where
+        nothing of it has to do with that."""
 
     def instead(self, answer: Answer, nodes: list[QueueNode], accounts: str) -> str:
         """Say what could be asked for instead of what was refused; empty where nothing helps.

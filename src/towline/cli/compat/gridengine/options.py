@@ -32,7 +32,7 @@ VALUED = {
     "-C": ("PREFIX", "what begins lines of options in the script (default: #$)"),
     "-A": ("ACCOUNT", "taken, and not used"),
     "-P": ("PROJECT", "taken, and not used"),
-    "-r": ("y|n", "taken: a job whose machine fails is told of, not run again"),
+    "-r": ("y|n", "y: a queue may run it again when a host is lost; elsewhere without effect"),
     "-now": ("y|n", "start at once, or not at all"),
     "-a": ("MMDDhhmm", "do not begin before this time: [[CC]YY]MMDDhhmm[.SS]"),
     "-M": ("ADDRESS", "taken: nobody is written to"),
@@ -187,8 +187,8 @@ _GPUS = ("gpu", "gpus", "ngpus")
 _IGNORED = ("arch", "h", "hostname", "h_cpu", "s_cpu", "h_data", "h_fsize", "slots", "num_proc")
 
 
-def resources(text: str) -> dict[str, str]:
-    """What of `-l` is asked of the Engine."""
+def resources(text: str, others: list[str] | None = None) -> dict[str, str]:
+    """What of `-l` is asked of the Engine; what only a site can know goes to the `others`."""
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -204,6 +204,8 @@ def resources(text: str) -> dict[str, str]:
             found["mem"] = value if value[-1:].isalpha() else f"{int(float(value)) // 1024 or 1}K"
         elif name in _GPUS:
             found["gpus"] = value or "1"
+        elif others is not None:
+            others.append(part)
         elif name not in _IGNORED:
             raise rejected(f'unknown resource "{name}"')
     return found

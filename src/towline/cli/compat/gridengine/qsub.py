@@ -22,6 +22,7 @@ from towline.cli.compat.gridengine.options import (
 from towline.cli.session import open_session
 from towline.client.submission import environment, new_key, own_environment, this_folder, umask
 from towline.errors import TowlineError
+from towline.model.names import QUEUES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +96,10 @@ def main(words: list[str]) -> int:
         sys.stderr.write(error.text + "\n")
         return error.code_of_qsub
     except TowlineError as error:
-        sys.stderr.write(f"Unable to run job: {error}\nExiting.\n")
+        # A queue's own words are Grid Engine's, where it is one.
+        text = getattr(error, "said", "") or error.text
+        hint = f"\n{error.hint}" if error.hint else ""
+        sys.stderr.write(f"Unable to run job: {text}{hint}\nExiting.\n")
         return 1
 
 
@@ -147,6 +151,9 @@ def _submit_array(session: Session, wanted: Wanted, tasks: Tasks, ask: dict[str,
 def _ask(session: Session, wanted: Wanted) -> dict[str, Any]:
     options = wanted.options
     cluster, queue, here = _place(session, options.get("-q", ""))
+    kind = "" if here else _kind(session, cluster)
+    #: Resources that only a site's own Grid Engine can know.
+    others: list[str] | None = [] if kind == "gridengine" else None
     ask: dict[str, Any] = {
         "argv": ["/bin/sh", "-c", job_script.TEXT, wanted.name, *wanted.argv],
         "cwd": wanted.folder,
@@ -155,9 +162,9 @@ def _ask(session: Session, wanted: Wanted) -> dict[str, Any]:
         "title": wanted.name,
         "cluster": cluster,
         "env": _variables(wanted, queue, here),
-        **resources(options.get("-l", "")),
+        **resources(options.get("-l", ""), others),
     }
-    if "-pe" in options:
+    if "-pe" in options and kind != "gridengine":
         ask["cpus"] = (re.search(r"\d+", options["-pe"].split(" ")[1]) or [""])[0]
     if "-p" in options:
         ask["priority"] = _priority(options["-p"])
@@ -172,9 +179,36 @@ def _ask(session: Session, wanted: Wanted) -> dict[str, Any]:
         ask.update(in_place=True, only=[])
     elif "-cwd" not in options and "-wd" not in options:
         ask.update(cwd=this_folder(), only=[])
-    if not here and options.get("-q") and queue != cluster:
-        ask["options"] = {"q" if _kind(session, cluster) == "gridengine" else "partition": queue}
+    if not here and (written := _written_to(options.get("-v", ""))):
+        ask["back"] = [".", *written]
+    if kind in QUEUES:
+        ask["requeue"] = wanted.on("-r")
+        ask["options"] = _for_queue(kind, options, queue if queue != cluster else "", others or [])
     return ask
+
+
+def _for_queue(kind: str, options: dict[str, str], queue: str, others: list[str]) -> dict[str, str]:
+    """What goes to a queue in its own words: to a Grid Engine whatever it alone understands."""
+    if kind != "gridengine":
+        return {"partition": queue} if queue else {}
+    native = {
+        "q": queue,
+        "pe": options.get("-pe", ""),
+        "l": ",".join(others),
+        "P": options.get("-P", ""),
+    }
+    return {name: value for name, value in native.items() if value}
+
+
+def _written_to(text: str) -> list[str]:
+    """Variables that name a folder of the home over there to write to: it comes home, too."""
+    found = variables(text, {})
+    below_home = ("$HOME/", "${HOME}/", "~/")
+    return [
+        f"${name}"
+        for name, value in found.items()
+        if value.startswith(below_home) and re.search("OUT|RESULT", name)
+    ]
 
 
 def _clusters(session: Session) -> list[dict[str, Any]]:
