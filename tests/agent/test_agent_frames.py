@@ -3,9 +3,14 @@
 import json
 import os
 import random
+import select
 import struct
+from typing import Any
 
 import pytest
+
+from towline.agent.frames import Unpacker
+from towline.agent.remote import frames
 
 from .driver import HEAD, AgentError, Driver
 
@@ -67,3 +72,30 @@ def test_an_impossible_size_ends_the_connection_but_not_the_jobs(
 def test_goodbye_ends_the_agent(agent: Driver) -> None:
     agent.call("bye")
     assert agent.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("most", [1000, 70_000, 1 << 20])
+def test_long_and_short_frames_arrive_as_they_were_however_they_are_cut(most: int) -> None:
+    chance = random.Random(most)
+    sizes = (0, 10, 70_000, 300_000, 5, 64 << 10, 0)
+    sent = [({"n": n}, chance.randbytes(size)) for n, size in enumerate(sizes)]
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    outbox, there, here = frames.Outbox(write), frames.Decoder(), Unpacker()
+    for header, blob in sent:
+        outbox.add_frame(header, blob)
+    got_there: list[Any] = []
+    got_here: list[Any] = []
+    done = False
+    while not done:
+        done = outbox.flush()
+        # A pipe holds less than all of it: what did not fit is written later.
+        while select.select([read], [], [], 0)[0]:
+            data = os.read(read, chance.randint(1, most))
+            got_there += there.feed(data)
+            got_here += here.feed(data)
+    assert outbox.size == 0
+    assert [(header, bytes(blob)) for header, blob in got_there] == sent
+    assert got_here == sent
+    os.close(read)
+    os.close(write)

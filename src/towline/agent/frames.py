@@ -12,6 +12,8 @@ from towline.errors import AgentError
 LENGTHS = struct.Struct(">II")
 MOST_HEADER = 64 * 1024 * 1024
 MOST_BLOB = 8 * 1024 * 1024
+#: Blobs from this size on are put together when they are all there, and only then copied.
+_LONG = 64 * 1024
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -47,8 +49,25 @@ class Unpacker:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        #: The frame whose long blob is on its way, what is there of that, and how much is not.
+        self._header: dict[str, Any] = {}
+        self._pieces: list[bytes | memoryview] = []
+        self._lacking = 0
 
     def feed(self, data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+        rest: bytes | memoryview = data
+        if self._lacking:
+            piece = memoryview(data)[: self._lacking]
+            self._pieces.append(piece)
+            self._lacking -= len(piece)
+            if self._lacking:
+                return
+            blob, self._pieces = b"".join(self._pieces), []
+            yield self._header, blob
+            rest = memoryview(data)[len(piece) :]
+        yield from self._split(rest)
+
+    def _split(self, data: bytes | memoryview) -> Iterator[tuple[dict[str, Any], bytes]]:
         buffer = self._buffer
         buffer += data
         start = 0
@@ -57,10 +76,16 @@ class Unpacker:
             if header_size > MOST_HEADER or blob_size > MOST_BLOB:
                 raise AgentError("what comes from the machine is not a frame")
             body = start + LENGTHS.size
-            end = body + header_size + blob_size
-            if len(buffer) < end:
+            middle = body + header_size
+            end = middle + blob_size
+            if len(buffer) < end and (blob_size < _LONG or len(buffer) < middle):
                 break
-            header = decode_json(bytes(buffer[body : body + header_size]))
-            yield header, bytes(buffer[body + header_size : end])
+            header = decode_json(bytes(buffer[body:middle]))
+            if len(buffer) < end:
+                self._header, self._pieces = header, [bytes(buffer[middle:])]
+                self._lacking = end - len(buffer)
+                buffer.clear()
+                return
+            yield header, bytes(buffer[middle:end])
             start = end
         del buffer[:start]

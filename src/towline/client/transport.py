@@ -159,10 +159,15 @@ class Reply:
             self._next_chunk()
         if self._ended or self._left == 0:
             return b""
-        if not self._raw and not self._receive():
-            if self._left is None:
-                return b""
-            raise Gone("the Engine closed the connection")
+        if not self._raw:
+            piece = self._received()
+            if not piece and self._left is not None:
+                raise Gone("the Engine closed the connection")
+            if len(piece) <= (limit if self._left is None else min(limit, self._left)):
+                # As it came: copying it to and fro would take longer than receiving it.
+                self._left = None if self._left is None else self._left - len(piece)
+                return piece
+            self._raw += piece
         size = (
             min(limit, len(self._raw))
             if self._left is None
@@ -242,12 +247,15 @@ class Reply:
         return line
 
     def _receive(self) -> bool:
-        try:
-            piece = self._wait_and_receive()
-        except ConnectionResetError:
-            raise Gone("the Engine closed the connection") from None
+        piece = self._received()
         self._raw += piece
         return bool(piece)
+
+    def _received(self) -> bytes:
+        try:
+            return self._wait_and_receive()
+        except ConnectionResetError:
+            raise Gone("the Engine closed the connection") from None
 
     def _wait_and_receive(self) -> bytes:
         while True:

@@ -16,8 +16,9 @@ MOST_JSON = 64 << 20
 MOST_BLOB = 8 << 20
 #: Of blobs from this size on, what is still to come is read into its place.
 LONG = 64 << 10
-#: Small frames are joined up to this size before one write.
+#: Small parts go out together, up to this size and number.
 WRITE_AT_ONCE = 256 << 10
+MOST_AT_ONCE = 500
 
 
 class BrokenFrame(Exception):
@@ -25,8 +26,13 @@ class BrokenFrame(Exception):
 
 
 def encode(header: "Message", blob: bytes = b"") -> bytes:
+    return encode_head(header, len(blob)) + blob
+
+
+def encode_head(header: "Message", blob_size: int) -> bytes:
+    """A frame without its blob, which follows."""
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
-    return HEAD.pack(len(text), len(blob)) + text + blob
+    return HEAD.pack(len(text), blob_size) + text
 
 
 class Decoder:
@@ -118,27 +124,40 @@ class FrameQueue:
         self.parts.append(data)
         self.size += len(data)
 
+    def add_frame(self, header: "Message", blob: bytes) -> None:
+        if len(blob) < LONG:
+            self.add(encode(header, blob))
+        else:  # joining the two would take longer than writing them
+            self.add(encode_head(header, len(blob)))
+            self.add(blob)
+
     def flush(self) -> bool:
         """Write what fits now; True when nothing is left."""
         while self.parts:
-            data = self.take()
+            several = self.take()
             try:
-                written = os.write(self.fd, data)
+                written = os.writev(self.fd, several)
             except BlockingIOError:
                 written = 0
             self.size -= written
-            if written < len(data):
-                self.parts.appendleft(memoryview(data)[written:])
+            if self.put_back(several, written):
                 return False
         return True
 
-    def take(self) -> "Any":
-        first = self.parts.popleft()
-        if not self.parts or len(first) >= WRITE_AT_ONCE:
-            return first
-        several = [first]
-        size = len(first)
-        while self.parts and size + len(self.parts[0]) <= WRITE_AT_ONCE:
+    def take(self) -> "list[Any]":
+        several = [self.parts.popleft()]
+        size = len(several[0])
+        while self.parts and size < WRITE_AT_ONCE and len(several) < MOST_AT_ONCE:
             several.append(self.parts.popleft())
             size += len(several[-1])
-        return b"".join(several)
+        return several
+
+    def put_back(self, several: "list[Any]", written: int) -> bool:
+        """What was not written comes first the next time; whether there is any."""
+        for place, part in enumerate(several):
+            if written < len(part):
+                self.parts.extendleft(reversed(several[place + 1 :]))
+                self.parts.appendleft(memoryview(part)[written:] if written else part)
+                return True
+            written -= len(part)
+        return False

@@ -188,7 +188,7 @@ class Agent:
         self.send({"re": number, "error": refusal.as_reply()})
 
     def send(self, header: "Message", blob: bytes = b"") -> None:
-        self.outbox.add(frames.encode(header, blob))
+        self.outbox.add_frame(header, blob)
 
     def speak(self) -> None:
         """Once per turn: everything that happened in it."""
