@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 SPANNING = re.DOTALL | re.MULTILINE
 HERE, ON_HOSTS, ON_SLURM = "runs: here", "needs: hosts", "needs: slurm"
+ON_GRID = "needs: gridengine"
+EVERYWHERE = (HERE, ON_HOSTS, ON_SLURM, ON_GRID)
 #: Commands that only look: what they show may need a moment to become what the page shows.
 LOOKING = ("status", "why", "log", "machines", "show")
 #: What differs from run to run -> what it is compared as.
@@ -30,6 +32,8 @@ UNSTABLE = (
     (r"\b(python|slurm-wlm) \d+(\.\d+)+", r"\1 VERSION"),
     (r"\d+(\.\d+)? of \d+(?= )", "CPUS"),
     (r"\d+(\.\d+)? GB of \d+(\.\d+)? GB(?! free)", "MEMORY"),
+    (r"\b\d+ MB\b", "MEMORY"),
+    (r"(?<= on )h[23](?= ·)", "EITHER HOST"),
     (r"\s+", " "),
 )
 
@@ -246,7 +250,7 @@ def test_what_documents_type_is_understood(page: Path) -> None:
 
 def test_every_recording_in_the_readme_is_run_by_a_test() -> None:
     text = (ROOT / "README.md").read_text()
-    assert text.count("```console") == sum(len(blocks(m)) for m in (HERE, ON_HOSTS, ON_SLURM)) > 0
+    assert text.count("```console") == sum(len(blocks(m)) for m in EVERYWHERE) > 0
 
 
 def test_the_readme_shows_what_this_machine_shows(terminal: Terminal) -> None:
@@ -268,13 +272,26 @@ def test_the_readme_shows_what_ssh_machines_show(terminal: Terminal, tow_home: P
 
 @pytest.mark.real
 def test_the_readme_shows_what_a_slurm_shows(terminal: Terminal, slurm: Slurm, tow: Tow) -> None:
-    """Behind as many jobs as the page has before it."""
-    before = "".join(line for block in blocks(ON_HOSTS) for typed in block for line in typed.shown)
-    for _ in range(max(map(int, re.findall(r"(?:job|done) (\d+)", before)))):
-        tow("run", "-d", "--no-results", "true")
+    go_on_after(ON_HOSTS, tow)
     for block in blocks(ON_SLURM):
         for typed in block:
             terminal.type(typed)
+
+
+@pytest.mark.real
+@pytest.mark.usefixtures("gridengine")
+def test_the_readme_shows_what_a_grid_engine_shows(terminal: Terminal, tow: Tow) -> None:
+    go_on_after(ON_SLURM, tow)
+    for block in blocks(ON_GRID):
+        for typed in block:
+            terminal.type(typed)
+
+
+def go_on_after(where: str, tow: Tow) -> None:
+    """Have as many jobs as the page has before it."""
+    before = "".join(line for block in blocks(where) for typed in block for line in typed.shown)
+    for _ in range(max(map(int, re.findall(r"(?:job|done) (\d+)", before)))):
+        tow("run", "-d", "--no-results", "true")
 
 
 def count_on_many_cpus(config: Path) -> None:
