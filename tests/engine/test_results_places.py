@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engine.bench import play_on
 from engine.one_file import Home, OneFile, OneFileThere
-from towline.backends.transfer.listing import Found
+from towline.backends.terms import FoundFile
 from towline.engine.results.places import ALTOGETHER, OF_ONE_MACHINE
 from towline.model.job import Job
 
@@ -18,7 +18,7 @@ class Slowly(OneFileThere):
         self.machines = machines
         self.job = job
 
-    async def gathered(self, of: str) -> AsyncIterator[list[Found]]:
+    async def gathered(self, of: str) -> AsyncIterator[list[FoundFile]]:
         machines = self.machines
         await machines.reach(self.job)
         machines.now += 1
