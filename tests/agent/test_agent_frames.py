@@ -64,9 +64,11 @@ def test_an_impossible_size_ends_the_connection_but_not_the_jobs(
     agent.send_raw(struct.pack(">II", *head))
     header, _ = agent.wait_for(lambda: agent.pop(lambda h: h.get("event") == "error"))
     assert header["code"] == "protocol"
-    agent.process.wait(20)
+    with pytest.raises(EOFError):
+        agent.wait_for(lambda: False)
     os.kill(agent.started["a"][0], 0)
     os.kill(agent.started["a"][0], 15)
+    agent.process.wait(30)  # whoever stayed for it goes with it
 
 
 def test_goodbye_ends_the_agent(agent: Driver) -> None:
@@ -81,7 +83,7 @@ def test_long_and_short_frames_arrive_as_they_were_however_they_are_cut(most: in
     sent = [({"n": n}, chance.randbytes(size)) for n, size in enumerate(sizes)]
     read, write = os.pipe()
     os.set_blocking(write, False)
-    outbox, there, here = frames.Outbox(write), frames.Decoder(), Unpacker()
+    outbox, there, here = frames.FrameQueue(write), frames.Decoder(), Unpacker()
     for header, blob in sent:
         outbox.add_frame(header, blob)
     got_there: list[Any] = []
