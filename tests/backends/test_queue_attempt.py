@@ -130,6 +130,33 @@ def test_what_the_queue_cancelled_is_handed_over_again_only_after_a_restart_and_
     assert endings(often, facts.Settled(CANCELLED, restarted=True))
 
 
+STOPPED_EARLY = Ending(cause="evicted", text="stopped before it started")
+
+
+def test_what_was_claimed_and_cancelled_before_it_began_is_another_attempt_after_a_restart() -> (
+    None
+):
+    waits = after(seen("ended", is_news=True, ending=STOPPED_EARLY), attempt=QUEUED)
+    assert waits.never_began and not waits.started
+    (again,) = endings(waits, facts.Settled(CANCELLED, restarted=True))
+    assert (again.cause, again.started) == ("void", 0.0)
+    assert [one.cause for one in endings(waits, facts.Settled(GONE))] == ["void"]
+    by_somebody = endings(waits, facts.Settled(CANCELLED, restarted=False))
+    assert [one.cause for one in by_somebody] == ["evicted"]
+    asked = replace(waits, stop=True)
+    assert [one.cause for one in endings(asked, facts.Settled(GONE))] != ["void"]
+
+
+@pytest.mark.parametrize("told", [{"started": 5.0}, {"run": 1}])
+def test_what_began_in_any_run_of_it_is_never_another_attempt_unasked(told: dict[str, int]) -> None:
+    ending = replace(STOPPED_EARLY, started=told.get("started", 0.0))
+    last = facts.RankSeen(0, "ended", told.get("run", 0), 0.0, "n1", ending=ending, is_news=True)
+    waits = after(last, attempt=QUEUED)
+    for verdict in (CANCELLED, GONE):
+        over = endings(waits, facts.Settled(verdict, restarted=True))
+        assert [one.cause for one in over] == ["evicted"]
+
+
 def test_what_a_controller_knew_before_it_restarted_may_be_what_it_has_lost() -> None:
     """The Engine may have been killed with it, so that nobody saw it in the queue lately."""
     found = replace(QUEUED, known_at=500.0)

@@ -44,7 +44,8 @@ def step(
 def asks_whether_restarted(attempt: Attempt, verdict: Verdict | None) -> bool:
     """Whether it matters for `Settled` when the controller was started."""
     suspicious = verdict is None or verdict.cancelled
-    return suspicious and attempt.place is Place.IN_QUEUE and not attempt.stop
+    unbegun = attempt.place is Place.IN_QUEUE or attempt.never_began
+    return suspicious and unbegun and not attempt.stop
 
 
 def asks_for_details(attempt: Attempt, verdict: Verdict) -> bool:
@@ -174,7 +175,7 @@ def _rank_seen(change: Change, seen: facts.RankSeen) -> None:
         if ending.started:
             change.begin(seen, ending.started)
         if ending.cause == EVICTED and not attempt.stop:
-            _evict(change, seen.rank, ending)
+            _evict(change, seen, ending)
         else:
             node = "" if seen.rank in change.attempt.started else seen.node
             change.end(seen.rank, ending, node)
@@ -185,10 +186,11 @@ def _rank_seen(change: Change, seen: facts.RankSeen) -> None:
         change.taken_back(TIME_WAS_OVER if seen.why == "timeout" else "")
 
 
-def _evict(change: Change, rank: int, ending: Ending) -> None:
+def _evict(change: Change, seen: facts.RankSeen, ending: Ending) -> None:
     """The queue stopped it, and is asked why."""
-    if rank not in change.attempt.evicted:
-        change.set(evicted={**change.attempt.evicted, rank: ending})
+    if seen.rank not in change.attempt.evicted:
+        change.set(evicted={**change.attempt.evicted, seen.rank: ending})
+        change.set(run=max(change.attempt.run, seen.run or 0))
         change.set(over_since=change.attempt.over_since or change.now)
         change.orders.append(facts.AskSoon())
 
@@ -262,7 +264,9 @@ def _settled(change: Change, fact: facts.Settled) -> None:
         return  # its files have just said that it goes on
     if verdict is None:
         _forgotten(change, fact)
-    elif why := _why_not_begun(change, verdict, fact.restarted):
+    elif (why := _why_not_begun(attempt, verdict, fact.restarted)) and attempt.evicted:
+        change.end_unbegun(why)
+    elif why:
         change.set(given_up=attempt.given_up | {attempt.id})
         change.hand_over_again(why, fact.chance)
     else:
@@ -273,14 +277,13 @@ def _settled(change: Change, fact: facts.Settled) -> None:
             change.end_all(verdict.ending)
 
 
-def _why_not_begun(change: Change, verdict: Verdict, restarted: bool) -> str:
+def _why_not_begun(attempt: Attempt, verdict: Verdict, restarted: bool) -> str:
     """Why it never began although nobody wanted that; empty where that is not so.
 
     A controller that was killed gives out numbers again that nodes still know, and these then
     have it cancel what has such a number: a whole array, sometimes.
     """
-    attempt = change.attempt
-    if attempt.stop or attempt.claimed:
+    if attempt.stop or (attempt.claimed and not attempt.never_began):
         return ""
     few = len(attempt.given_up) < _MOST_CANCELLED
     if not verdict.not_begun and verdict.cancelled and restarted and few:

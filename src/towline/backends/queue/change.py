@@ -94,6 +94,11 @@ class Change:
         for rank, ending in self.attempt.evicted.items():
             self.end(rank, explained(ending, verdict))
 
+    def end_unbegun(self, why: str) -> None:
+        """Its claim is taken, and nothing of it ran: only another attempt can begin."""
+        for rank, ending in self.attempt.evicted.items():
+            self.end(rank, replace(ending, cause="void", text=why))
+
     def taken_back(self, why: str = "") -> None:
         """The queue will start it again by itself: same entry, same attempt."""
         attempt = self.attempt

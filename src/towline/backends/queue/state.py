@@ -122,6 +122,12 @@ class Attempt(Struct, frozen=True):
         return self.place is Place.CLAIMED
 
     @property
+    def never_began(self) -> bool:
+        """By their own records, all its processes were stopped before they started anything."""
+        told = len(self.evicted) == self.count and not self.run
+        return told and not any(ending.started for ending in self.evicted.values())
+
+    @property
     def is_over(self) -> bool:
         return self.place is Place.OVER
 
