@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.waiting import wait_until
 from towline.agent.remote.commands import login
+from towline.agent.remote.commands.process_tree import is_alive
 
 from .conftest import NewAgent
 from .driver import START, Driver
@@ -103,6 +105,27 @@ def test_a_profile_that_hangs_is_not_waited_for_for_ever(new_agent: NewAgent, ho
     agent.run("a", "sh", "-c", "echo colour $COLOUR")
     assert agent.output("a") == b"colour\n"
     assert "within 0.3 s" in agent.call("probe")["raw"]["login"]
+
+
+def test_a_profile_that_hangs_may_give_back_its_locks_and_leaves_nothing_running(
+    new_agent: NewAgent, home: Path
+) -> None:
+    profile = "sleep 300 & echo $! > ~/began\ntrap 'echo given back > ~/lock' TERM\nsleep 300\n"
+    logged_in(new_agent, home, profile, HURRIED).run("a", "true")
+    wait_until((home / "lock").exists)
+    wait_until(lambda: not is_alive(int((home / "began").read_text())))
+
+
+def test_a_profile_that_ignores_being_asked_is_ended(new_agent: NewAgent, home: Path) -> None:
+    profile = "trap '' TERM\necho $$ > ~/began\nsleep 300\n"
+    hurried = HURRIED.replace(
+        "; main(", "; import remote.commands.call as c; c.GRACE_S = 0.1; main("
+    )
+    agent = logged_in(new_agent, home, profile, hurried)
+    agent.run("a", "true")
+    shell = int((home / "began").read_text())
+    wait_until(lambda: not is_alive(shell))
+    assert agent.run("b", "true")["code"] == 0
 
 
 @pytest.mark.parametrize("profile", ["exit 3\n", "exec true\n", "kill -9 $$\n"])

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: A queue says about a kilobyte of each of its nodes.
 MOST_OUTPUT = 16 << 20
 TIMEOUT_S = 60.0
+#: What is asked to end, because it took too long, has so long to put things in order.
+GRACE_S = 5.0
 #: A login shell knows where the site keeps its commands; words go through it untouched.
 BY_LOGIN_SHELL = [b"/bin/bash", b"-l", b"-c"]
 RUN_WORDS = b'exec "$0" "$@"'
@@ -86,10 +88,25 @@ class CommandCall:
             self.finish(code)
 
     def too_long(self) -> None:
-        process_tree.send(self.pid, signal.SIGKILL)
-        self.close()
+        self.end_all()
         self.texts["err"] += b"\ntimed out: no answer for %g s" % self.timeout_s
         self.finish(-signal.SIGKILL)
+
+    def end_all(self) -> None:
+        """A profile or a queue's own script may have begun something, and have locks to give back:
+        ask first, and end what is left a little later."""
+        begun = {pid: process_tree.start_of(pid) for pid in process_tree.below(self.pid)}
+        begun[self.pid] = process_tree.start_of(self.pid)
+        for pid in begun:
+            process_tree.send(pid, signal.SIGTERM)
+        self.loop.later(GRACE_S, lambda: self.kill_those_left(begun))
+
+    def kill_those_left(self, begun: "dict[int, int]") -> None:
+        for pid, start in begun.items():
+            if process_tree.lives(pid, start):
+                process_tree.send(pid, signal.SIGKILL)
+        # Not before: what says something while it ends would end by that.
+        self.close()
 
     def close(self) -> None:
         for fd in self.open.values():
