@@ -1,4 +1,4 @@
-# Everything a developer needs: make demo | test | quick | lint | bench | soak
+# Everything a developer needs: make demo | demo-server | test | quick | lint | bench | soak
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -8,10 +8,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # Where it is set, pytest prints differences of any length, and which tests failed is lost in them.
 unexport CI BUILD_NUMBER
 
-.PHONY: demo test quick lint bench soak clean parts
+.PHONY: demo demo-server test quick lint bench soak clean parts
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+
+# A team's server, two members and a job, on this machine.
+demo-server: $(READY)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo-server.sh
 
 # The whole suite, against real parts, most of which wait most of the time; fails when a part cannot be started.
 test: $(READY) parts lint
@@ -26,6 +30,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 # make bench ONLY=batch REPEAT=10
 bench: $(READY)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from testbed import own_home
 from testbed.bringing_up import brought_up
 from testbed.gridengine import GridEngine
 from testbed.hosts import Hosts
@@ -44,6 +45,7 @@ NOT_QUICK = {
     "test_scheduler_machine.py",
     "test_staging.py",
     "test_submit.py",
+    "test_team_accounts.py",
     "test_tidied_machines.py",
 }
 #: Fixtures of hosts: each test has them as new.
@@ -52,8 +54,10 @@ REAL_HOSTS = ("hosts", "slurm", "gridengine")
 LONGEST = "test_slurm_kills.py"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Programs started in the background, or by nohup, would inherit that they hear no signal."""
+    home = own_home.take()
+    config.add_cleanup(lambda: own_home.give_back(home))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -69,6 +73,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if NOT_QUICK & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.path.name != LONGEST)
+
+
+@pytest.fixture(autouse=True)
+def the_same_signals() -> Iterator[None]:
+    """What a test keeps back, as whoever claims an attempt does, is heard again by the next one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The shape of the code: layers, purity, sizes, as ARCHITECTURE.md draws them."""
 
 import ast
+import gc
 import re
 import subprocess
 import sys
@@ -82,26 +83,42 @@ def part_of(module: str, package: str = "towline") -> str:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    gc.disable()  # it would look at all trees again and again, and they stay
+    try:
+        return ast.parse(path.read_text())
+    finally:
+        gc.enable()
 
 
-def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
+def statements(path: Path) -> Iterator[ast.stmt]:
+    """All of a file, also inside functions and classes; expressions hold none."""
+    left: list[ast.AST] = [tree(path)]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for inside in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, inside, ())
+
+
+@cache
+def imported_modules(path: Path) -> list[tuple[int, str]]:
     """Line and absolute dotted name of everything a file imports, also inside functions."""
     package = ["towline", *path.relative_to(PACKAGE).parent.parts]
-    for node in ast.walk(tree(path)):
+    found = []
+    for node in statements(path):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            for alias in node.names:
-                yield node.lineno, f"{module}.{alias.name}"
+            found += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
+    return sorted(found)
 
 
 def functions(path: Path) -> Iterator[tuple[int, str, int]]:
     """Line, name and length of every function of a file, decorators not counted."""
-    for node in ast.walk(tree(path)):
+    for node in statements(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -278,42 +295,10 @@ def test_the_engine_knows_no_folder_configuration_or_git_of_a_submitter() -> Non
     assert not known + words, "\n".join(["what the submitter alone knows:", *known, *words])
 
 
-def test_every_call_of_the_engine_says_who_asks() -> None:
-    """Whatever finds a job, a batch or a machine by its name does so for somebody."""
-    [desk] = [
-        node
-        for node in ast.walk(tree(PACKAGE / "engine" / "api.py"))
-        if isinstance(node, ast.ClassDef)
-    ]
-    calls = {
-        node.name: [argument.arg for argument in node.args.args[1:2]]
-        for node in desk.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and not node.name.startswith("_")
-    }
-    own_life = {"open", "close", "is_idle"}
-    assert len(calls) > len(own_life)
-    for name in calls.keys() - own_life:
-        # What was found already is handed on as it is.
-        assert calls[name] in (["who"], ["job"]), name
-        assert name != "job" or calls[name] == ["who"]
-
-
 def test_every_endpoint_has_a_right_and_every_right_an_endpoint() -> None:
     """Nothing is served that nobody thought about."""
     served = [*ENDPOINTS, retire_with(lambda: None)]
     check_complete((one.method, one.path) for one in served)
-
-
-def test_jobs_and_batches_are_looked_up_for_whoever_asks() -> None:
-    """An endpoint that asks the store itself would tell everybody of everything."""
-    past_the_desk = [
-        f"{named(path)}:{number}: {line.strip()}"
-        for path in python_files(PACKAGE / "server" / "routes")
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if re.search(r"engine\.jobs?\(|store\.jobs?\(|batches\.named\(|batches\.find\(", line)
-    ]
-    assert not past_the_desk, "\n".join(["asked of the store:", *past_the_desk])
 
 
 def test_every_write_goes_through_the_one_writer() -> None:

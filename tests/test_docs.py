@@ -101,7 +101,7 @@ def is_usage(line: str) -> bool:
 
 def understood(words: list[str]) -> bool:
     """Whether a command reads these words without complaint; what it would do is not done."""
-    name, *rest = words
+    name, *rest = words[1:] if words[0].startswith("@") else words
     if name not in command_names():
         return name in ("help", "version")
     command = load(name)
@@ -253,6 +253,7 @@ def test_every_recording_in_the_readme_is_run_by_a_test() -> None:
     assert text.count("```console") == sum(len(blocks(m)) for m in EVERYWHERE) > 0
 
 
+@pytest.mark.slow
 def test_the_readme_shows_what_this_machine_shows(terminal: Terminal) -> None:
     for block in blocks(HERE):
         for typed in block:
@@ -301,3 +302,15 @@ def count_on_many_cpus(config: Path) -> None:
     text = config.read_text()
     assert names in text
     config.write_text(text.replace(names, many))
+
+
+def test_the_demo_prints_commands_as_they_can_be_typed() -> None:
+    text = (ROOT / "examples/demo.sh").read_text()
+    show = text[text.index("show() {") : text.index("\n}\n") + 3]
+    words = ["printf", "%s\\n", "a long one", "-r", "2:[]", 'echo "$RANK"']
+    done = subprocess.run(
+        ["bash", "-c", f'{show}\nshow "$@"', "bash", *words], capture_output=True, text=True
+    )
+    typed = done.stdout.splitlines()[1].removeprefix("$ ")
+    assert shlex.split(typed) == words
+    assert typed.endswith("""'a long one' -r '2:[]' 'echo "$RANK"'""")

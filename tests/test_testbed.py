@@ -12,6 +12,7 @@ import pytest
 from testbed import disk
 from testbed.hosts import Hosts
 from testbed.leftovers import belonging_to, stop_all
+from testbed.own_home import persons_home
 from testbed.slot import FOLDER, TestbedError
 from testbed.tow import Tow
 from testbed.waiting import TooLate, wait_until
@@ -351,3 +352,14 @@ def test_processes_of_a_home_are_ended_with_it(tow: Tow, tow_home: Path, tmp_pat
 def test_a_nasty_folder_name_is_there(weird_path: Path) -> None:
     assert weird_path.is_dir()
     assert all(mark in weird_path.name for mark in "'\" \n$ü")
+
+
+@pytest.mark.slow
+def test_tests_have_a_home_of_their_own(tow: Tow) -> None:
+    """Also what they start: a login shell, and the job of an Engine."""
+    persons = persons_home().stat()
+    for words in (["bash", "-lc", "cd; pwd -P"], ["sh", "-c", "cd; pwd -P"]):
+        done = tow("run", *words)
+        assert done.returncode == 0, done.stderr
+        found = Path(done.stdout.strip()).stat()
+        assert (found.st_dev, found.st_ino) != (persons.st_dev, persons.st_ino)

@@ -9,6 +9,11 @@ TowlineError
 │   ├── EnvironmentWanted a job on this machine, whose submitter's environment was not sent along
 │   └── Impossible        a request that no machine of the cluster can ever satisfy
 ├── Forbidden             whoever asks may not do that
+├── SignInWanted          a team's server was not told who asks, or not by a token that holds
+│   └── WrongPassword     no such account, or another password
+├── TooMany               tried too often of late
+├── TooLarge              more was sent than is taken at once
+├── Exists                that name is taken
 ├── NotFound              no such job, cluster, machine or file; exit code 2
 ├── HostError             a machine could not be reached or used
 │   ├── Unreachable       no answer (network, name, port); worth trying again
@@ -115,6 +120,35 @@ class EnvironmentWanted(UsageError):
 class Forbidden(TowlineError):
     code = "forbidden"
     status = 403
+
+
+class SignInWanted(TowlineError):
+    code = "sign_in"
+    status = 401
+
+
+class WrongPassword(SignInWanted):
+    code = "wrong_password"
+
+
+class TooMany(TowlineError):
+    code = "too_many"
+    status = 429
+    transient = True
+
+    def __init__(self, text: str, wait_s: float = 1.0) -> None:
+        super().__init__(text, f"try again in {wait_s:.0f} s")
+        self.wait_s = wait_s
+
+
+class TooLarge(UsageError):
+    code = "too_large"
+    status = 413
+
+
+class Exists(UsageError):
+    code = "exists"
+    status = 409
 
 
 class NotFound(TowlineError):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def give(agent: Driver, *contents: bytes, packed: bool = False) -> list[str]:
     return [name for name, _ in names]
 
 
-def refusal(agent: Driver, op: str, blob: bytes = b"", **fields: object) -> str:
+def refusal(agent: Driver, op: str, blob: bytes = b"", **fields: Any) -> str:
     with pytest.raises(AgentError) as refused:
         agent.call(op, blob, **fields)
     return refused.value.code

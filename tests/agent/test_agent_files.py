@@ -1,6 +1,7 @@
 """Files of a job can be seen, fetched and put, and nothing outside its folder."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ def job(agent: Driver, root: Path) -> Path:
     return root / "jobs/a/src/sub"
 
 
-def refusal(agent: Driver, op: str, path: str, **fields: object) -> str:
+def refusal(agent: Driver, op: str, path: str, **fields: Any) -> str:
     with pytest.raises(AgentError) as refused:
         agent.call(op, key="a", path=path, **fields)
     return refused.value.code

@@ -101,11 +101,39 @@ def test_a_stopped_attempt_does_not_start(agent: Driver) -> None:
     assert not (agent.root / "runs").exists()
 
 
+#: A run that is asked to end in the very moment after it has claimed the attempt.
+ASKED_AT_ONCE = """
+import os, signal, sys
+sys.path[:0] = [sys.argv[1]]
+from remote.node import runner
+claim = runner.Attempt.claim
+def asked_at_once(self):
+    mine = claim(self)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return mine
+runner.Attempt.claim = asked_at_once
+runner.main(sys.argv[2:])
+"""
+
+
+def test_what_is_cancelled_between_its_claim_and_its_start_says_that_it_never_began(
+    agent: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.RUN", ASKED_AT_ONCE)
+    hand_over(agent, "sh", "-c", "echo x >> ../../../runs")
+    assert run(agent).wait(timeout=30) == 1
+    ending = state(agent)["ending"]
+    assert (ending["cause"], ending["started"]) == ("evicted", 0)
+    assert not (agent.root / "runs").exists()
+
+
 def test_nobody_here_judges_a_job_that_runs_elsewhere(agent: Driver) -> None:
     hand_over(agent, "sleep", "300")
     running = run(agent)
     wait_until(lambda: state(agent)["state"] == "running")
     # As after the power went: no lock, no process, and yet only its queue knows what became of it.
+    # Stopped first, so that the runner sees nothing of the end of its command.
+    running.send_signal(signal.SIGSTOP)
     for pid in Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split():
         os.kill(int(pid), signal.SIGKILL)
     running.kill()

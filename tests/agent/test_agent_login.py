@@ -195,6 +195,20 @@ def test_a_command_that_only_an_interactive_shell_finds_is_told_with_its_place(
     assert agent.run("c", "no-such-thing")["text"] == "command not found: no-such-thing"
 
 
+def test_an_interactive_shell_that_hangs_may_give_back_its_locks(
+    new_agent: NewAgent, home: Path
+) -> None:
+    """As `pyenv rehash` in a .bashrc, which takes a lock and waits for the one who has it."""
+    busy = "trap 'echo given back > ~/lock; exit' TERM; sleep 300 & wait"
+    (home / ".bashrc").write_text(f'[ -n "$PS1" ] || return\nbash -c "{busy}"\n')
+    hurried = START.replace(
+        "; main(", "; import remote.commands.missing as m; m.MOST_S = 0.5; main("
+    )
+    agent = logged_in(new_agent, home, "", hurried)
+    assert agent.run("a", "no-such-thing")["cause"] == "not_found"
+    assert (home / "lock").read_text() == "given back\n"
+
+
 def test_where_only_python3_is_there_it_is_named(new_agent: NewAgent, home: Path) -> None:
     (home / "pytool3").write_text("#!/bin/sh\n")
     (home / "pytool3").chmod(0o755)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from testbed.own_home import persons_home
 from testbed.waiting import wait_until
 
 from .conftest import NewAgent
 from .test_agent_running import NOT_DEFAULT
 
-INSTALLED = Path.home() / ".pyenv" / "versions"
+INSTALLED = persons_home() / ".pyenv" / "versions"
 
 
 def pythons() -> dict[str, str]:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ def resident_mb(pid: int) -> int:
     return int(status.split("VmRSS:")[1].split()[0]) // 1024
 
 
-def read(agent: Driver, offset: int = 0, **fields: object) -> int:
+def read(agent: Driver, offset: int = 0, **fields: Any) -> int:
     return agent.ask("read", key="a", stream="out", offset=offset, limit=262144, **fields)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,12 +34,12 @@ def stored(root: Path) -> set[str]:
     return {shelf.name + path.name for shelf in shelves for path in shelf.iterdir()}
 
 
-def packed(**header: object) -> bytes:
+def packed(**header: Any) -> bytes:
     text = json.dumps(header).encode()
     return HEAD.pack(len(text), 0) + text
 
 
-def sweep(agent: Driver, **more: object) -> tuple[int, int]:
+def sweep(agent: Driver, **more: Any) -> tuple[int, int]:
     gone = agent.call("sweep", unused_s=WEEK_S, **more)
     return gone["snapshots"], gone["blobs"]
 

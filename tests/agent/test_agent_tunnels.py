@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ def test_no_more_than_the_window_comes_unasked(agent: Driver, serve) -> None:  #
     agent.send({"stream": 1, "close": True})
 
 
-def received(agent: Driver, size: int) -> list[tuple[dict[str, object], bytes]]:
+def received(agent: Driver, size: int) -> list[tuple[dict[str, Any], bytes]]:
     """The frames of a stream that hold exactly so many bytes."""
     frames = []
     while sum(len(data) for _, data in frames) < size:

@@ -5,12 +5,12 @@ It does what `backends/queue/` does around the pure machine, without its clock a
 
 from dataclasses import dataclass, field
 
-from backends.queue_world import MEMORY_S, World, verdict
+from backends.queue_world import MEMORY_S, NOBODY, World, verdict
 from towline.backends.queue import facts
 from towline.backends.queue.attempt import asks_whether_restarted, step
 from towline.backends.queue.dialect import ListedEntry
 from towline.backends.queue.handover import by_name
-from towline.backends.queue.state import Attempt, Place
+from towline.backends.queue.state import Attempt, Place, is_pack, pack_name
 from towline.backends.queue.times import Times
 from towline.model.events import AttemptWaits, ProcessEnded, ProcessStarted
 from towline.model.job import Ending
@@ -151,7 +151,8 @@ class Engine:
             folder = self.world.folders[key]
             ticket = self.world.tickets.get(folder.array[0] if folder.array else key, "")
             returned = frozenset(folder.returned)
-            self.take(key, facts.Recorded(ticket, folder.array, folder.claim, returned))
+            claim = () if folder.claim == NOBODY else folder.claim
+            self.take(key, facts.Recorded(ticket, folder.array, claim, returned))
             self.take(key, self._seen(key))
 
     def hear(self, key: str) -> None:
@@ -184,8 +185,9 @@ class Engine:
             and self.is_ready(key)
         )
 
-    def submit(self, as_array: bool) -> None:
-        """Hand over what is offered: each alone, or all as one array; the answers come later."""
+    def submit(self, how: str = "") -> None:
+        """Hand over what is offered: each alone, or all as one array or pack; the answers come
+        later."""
         groups: dict[str, list[str]] = {}
         for key in self.may_go():
             groups.setdefault(self.attempts[key].array, []).append(key)
@@ -195,9 +197,10 @@ class Engine:
         for array, keys in groups.items():
             if array:
                 self._hand_over(array, {key: self.attempts[key].index for key in keys})
-            elif as_array:
+            elif how:
                 self.arrays += 1
-                self._hand_over(f"a{self.arrays}", {key: i for i, key in enumerate(keys)})
+                name = f"a{self.arrays}" if how == "as array" else pack_name("e", str(self.arrays))
+                self._hand_over(name, {key: i for i, key in enumerate(keys)})
             else:
                 for key in keys:
                     self._hand_over(key, {key: 0})
@@ -220,7 +223,8 @@ class Engine:
         """A command ends: it did its work or not, was killed or not, and somebody waits or not."""
         self.commands.remove(command)
         fact: facts.Fact = facts.PutOff(outcome, TIMES.backoff_s(1, 0.5))
-        if outcome == "full" and command.name not in command.tasks:
+        is_array = command.name not in command.tasks and not is_pack(command.name)
+        if outcome == "full" and is_array:
             fact = facts.NotAsArray(outcome)
         elif outcome in ("works", "works and is killed") and self.world.is_up:
             number = self.world.submit(command.name, command.tasks)
@@ -289,11 +293,17 @@ class Engine:
         doomed = [key for key in some if facts.CancelEntry() in self.take(key, facts.StopDue())]
         if doomed and not self.world.is_up:
             return
-        names = {self.attempts[key].name for key in doomed}
+        lines = (one for one in self.attempts.values() if one.is_packed)
+        going_on = {one.array for one in lines if not (one.stop or one.is_over)}
+        names = {self.attempts[key].name for key in doomed} - going_on
         for key in some:
-            self.world.folders[key].stop |= self.world.folders[key].is_there
+            folder = self.world.folders[key]
+            folder.stop |= folder.is_there
+            if folder.is_there and folder.array and is_pack(folder.array[0]):
+                self.world.take_out(key)
         for entry in list(self.world.entries.values()):
             if entry.name in names:
                 self.world.cancel(entry.id)
+        self.look(key for key in some if not self.attempts[key].id)
         for key in some:
             self.take(key, facts.StopTold())

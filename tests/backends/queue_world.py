@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from towline.backends.queue.dialect import ListedEntry, Phase, Verdict
+from towline.backends.queue.state import is_pack
 from towline.model.job import Ending
 
 #: A record may be seen from the access node so much later: less than what is waited for.
 LAG_S = 15.0
 #: The queue remembers entries that ended for so long.
 MEMORY_S = 300.0
+#: In the claim of a line that was taken out of its pack.
+NOBODY = ("nobody", "0")
 
 
 class End(Enum):
@@ -37,6 +40,8 @@ class InList:
     is_running: bool = False
     end: End | None = None
     ended_at: float = 0.0
+    #: All of a pack; of anything else, its one key.
+    lines: tuple[str, ...] = ()
 
     def listed(self) -> ListedEntry:
         phase = Phase.RUNNING if self.is_running else Phase.WAITING
@@ -71,6 +76,9 @@ class Run:
 
     entry: InList
     began: bool = False
+    #: Of a pack: the line that runs, and those that had no turn; None: it has no claim yet.
+    line: str = ""
+    left: list[str] | None = None
 
 
 @dataclass
@@ -100,6 +108,9 @@ class World:
     #: Attempts whose command was killed without a record, and that somebody else cancelled.
     killed: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
+    #: Pack -> its lines as they were handed over, and the entry that has its claim.
+    packs: dict[str, dict[str, int]] = field(default_factory=dict)
+    pack_claims: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folders = {key: Folder() for key in self.keys}
@@ -110,10 +121,15 @@ class World:
     def submit(self, name: str, tasks: dict[str, int]) -> str:
         """What the command does there: one entry, or the tasks of an array."""
         number, self.next_number = str(self.next_number), self.next_number + 1
+        if is_pack(name):
+            lines = self.packs.setdefault(name, {})
+            lines.update(tasks)
+            self.entries[number] = InList(number, name, "", lines=tuple(lines))
+            return number
         for key, index in tasks.items():
             is_task = name != key
             id, called = (f"{number}_{index}", f"{name}_{index}") if is_task else (number, key)
-            self.entries[id] = InList(id, called, key)
+            self.entries[id] = InList(id, called, key, lines=(key,))
         return number
 
     def save(self) -> None:
@@ -126,7 +142,7 @@ class World:
         kept |= {
             entry.id
             for entry in self.entries.values()
-            if self.folders[entry.key].claim[:1] == (entry.id,) and entry.key not in self.fragile
+            if any(self.has_claimed(entry, key) for key in entry.lines if key not in self.fragile)
         }
         number = max([number, *(int(id.partition("_")[0]) + 1 for id in kept)])
         for id in set(self.entries) - kept:
@@ -136,6 +152,9 @@ class World:
             for run in [run for run in self.runs if run.entry is entry]:
                 self.kill_run(run)
         self.next_number, self.is_up = number, False
+
+    def has_claimed(self, entry: InList, key: str) -> bool:
+        return self.folders[key].claim[:1] == (entry.id,)
 
     def restart_controller(self) -> None:
         self.is_up, self.restarted_at = True, self.now
@@ -174,6 +193,9 @@ class World:
 
     def go_on(self, run: Run, lag_s: float = 0.0) -> None:
         """Claim the attempt and begin, or end the command that began."""
+        if not run.entry.key:
+            self.go_on_with_pack(run, lag_s)
+            return
         if run.began:
             self.finish(run, Ending(code=0, started=self.now, ended=self.now), lag_s=lag_s)
             return
@@ -200,6 +222,52 @@ class World:
         run.began = True
         self.ran[entry.key].add(entry.id)
 
+    def go_on_with_pack(self, run: Run, lag_s: float) -> None:
+        """As a packer with one place does: claim the pack, then each line when its turn comes."""
+        entry = run.entry
+        if self.pack_claims.setdefault(entry.name, entry.id) != entry.id:
+            self.runs.remove(run)
+            self.end(entry, End.COMPLETED)
+            return
+        if run.left is None:
+            run.left = list(entry.lines)
+        if run.line:
+            self.end_line(run, Ending(code=0, started=self.now, ended=self.now), lag_s)
+            return
+        while run.left:
+            key = run.left.pop(0)
+            folder, claim = self.folders[key], (entry.id, str(entry.run), entry.name)
+            again = folder.claim[:1] == claim[:1] and int(folder.claim[1]) < entry.run
+            if folder.stop or folder.exit or (folder.claim and not again):
+                continue
+            if not folder.claim and key in self.after and not folder.go:
+                ahead = self.folders[self.after[key]]
+                if ahead.exit is None or self.now < ahead.seen_from:
+                    folder.returned.add(entry.id)
+                    continue
+                if not ahead.exit.ok:
+                    folder.claim, folder.run, run.line = claim, entry.run, key
+                    self.end_line(run, Ending(cause="skipped", ended=self.now))
+                    continue
+            folder.claim, folder.where, folder.run = claim, "running", entry.run
+            run.line = key
+            self.ran[key].add(entry.id)
+            return
+        self.runs.remove(run)
+        self.end(entry, End.COMPLETED)
+
+    def end_line(self, run: Run, ending: Ending, lag_s: float = 0.0) -> None:
+        folder, run.line = self.folders[run.line], ""
+        if folder.exit is None:
+            folder.exit, folder.seen_from, folder.where = ending, self.now + lag_s, "ended"
+
+    def take_out(self, key: str) -> None:
+        """A line of a pack that has not begun never will."""
+        folder = self.folders[key]
+        folder.claim = folder.claim or NOBODY
+        if folder.claim == NOBODY and folder.exit is None:
+            folder.exit, folder.run, folder.where = Ending(cause="stopped"), 0, "ended"
+
     def finish(self, run: Run, ending: Ending, end: End = End.COMPLETED, lag_s: float = 0) -> None:
         folder = self.folders[run.entry.key]
         self.runs.remove(run)
@@ -209,6 +277,9 @@ class World:
 
     def stop_run(self, run: Run) -> None:
         """It hears TERM, and says so; one that has not begun just ends."""
+        if run.line:
+            cause = "stopped" if self.folders[run.line].stop else "evicted"
+            self.end_line(run, Ending(signal=15, cause=cause, started=self.now, ended=self.now))
         if run.began:
             ours = self.folders[run.entry.key].stop
             cause = "stopped" if ours else "evicted"
@@ -226,9 +297,9 @@ class World:
 
     def note_kill(self, entry: InList) -> None:
         """What began and does not go on left no record of its end."""
-        folder = self.folders[entry.key]
-        if folder.claim[:1] == (entry.id,) and folder.exit is None:
-            self.killed.add(entry.key)
+        for key in entry.lines:
+            if self.has_claimed(entry, key) and self.folders[key].exit is None:
+                self.killed.add(key)
 
     def requeue(self, run: Run) -> None:
         """Its node fails, and the queue starts the entry again by itself."""

@@ -162,8 +162,8 @@ category     {category}
         ("0", "97", "NONE", False, "failed", "does not see Towline's folder"),
         ("0", "98", "NONE", False, "failed", "no python3 on h2"),
         ("100 : assumedly after job", "137 (Killed)", "NONE", True, "cancelled", "qdel"),
-        ("37  : qmaster enforced", "137", "-l h_rt=3", True, "timeout", "time limit (3.0 s)"),
-        ("37  : qmaster enforced", "137", "-l h_vmem=1G", True, "oom", "more memory"),
+        ("37  : qmaster enforced", "137", "-l h_rt=3", True, "timeout", "time limit (3 s)"),
+        ("37  : qmaster enforced", "137", "-l h_vmem=1G", True, "oom", "over its memory"),
         ("19  : before writing exit_status", "0", "NONE", True, "lost", "its host h2 failed"),
     ],
 )
@@ -197,3 +197,14 @@ def test_a_submission_follows_others_beside_those_that_the_user_names() -> None:
     assert words == ["qsub", "-hold_jid", "7,8", "-terse", "script"]
     own = dialect.following(["qsub", "-hold_jid", "mine", "script"], ["7"])
     assert own == ["qsub", "-hold_jid", "mine,7", "script"]
+
+
+def test_a_time_to_begin_is_said_in_the_clock_of_the_head_node() -> None:
+    spec = JobSpec(
+        argv=("true",), cluster="msc", owner="me", begin=1900000000.2, queue=Queueing("gridengine")
+    )
+    job = Job(1, spec, State.QUEUED, 0.0)
+    words = DIALECT.fit(DIALECT.submit_words(job, "key", "/root"), SITE)
+    assert words[:2] == ["sh", "-c"] and words[3:6] == ["qsub", "@1900000001", "-terse"]
+    assert "-a" not in words[3:] and words[-3:] == ["/root/handed/key/script", "/root", "key"]
+    assert spec.begin_here == 0.0

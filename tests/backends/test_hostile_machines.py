@@ -112,6 +112,25 @@ def test_a_machine_that_speaks_nonsense_is_said_to_and_called_again(
     play(scenario)
 
 
+def test_what_nobody_expected_while_greeting_is_said_and_the_machine_called_again(
+    play: Play,
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        def broken(*_: Any) -> None:
+            raise KeyError("gpu7")
+
+        scene.driver.on_probe = broken
+        scene.driver.channel.open()
+        await scene.until(scene.is_given_up)
+        assert "its agent does not greet as expected: 'gpu7'" in str(scene.driver.error)
+        scene.driver.on_probe = lambda driver, raw: None
+        scene.driver.channel.redial()
+        await scene.driver.reach()
+        assert scene.host.dials > 1
+
+    play(scenario)
+
+
 def test_a_machine_that_comes_to_its_senses_is_used_again(play: Play) -> None:
     async def scenario(scene: Scene) -> None:
         scene.host.hello = "[]"

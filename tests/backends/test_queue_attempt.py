@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -37,7 +38,7 @@ def endings(attempt: Attempt, fact: Fact, now: float = 1000.0) -> list[Ending]:
     return [fact.ending for fact in reports if isinstance(fact, ProcessEnded)]
 
 
-def seen(state: str = "running", **more: object) -> facts.RankSeen:
+def seen(state: str = "running", **more: Any) -> facts.RankSeen:
     return facts.RankSeen(0, state, 0, 5.0, "n1", **more)  # type: ignore[arg-type]
 
 

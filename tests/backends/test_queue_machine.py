@@ -28,14 +28,15 @@ _LONGEST = 400
 
 #: What goes on by itself, the more often the more often it is here.
 LIFE = (
-    "time passes", "time passes", "submit", "submit as array", "command works", "command works",
+    "time passes", "time passes", "submit", "submit as array", "submit as pack",
+    "command works", "command works",
     "command works and is killed", "command is killed", "queue is full", "ask", "judge",
     "ask and judge", "ask and judge", "hear", "write", "start", "start", "run", "run", "run",
     "run with lag", "connect", "connect", "restart", "controller writes",
 )  # fmt: skip
 FAULTS = (
     "engine", "connection", "connection", "controller", "controller", "node", "requeue", "fragile",
-    "cancel", "stop", "stop at once", "accounts",
+    "packer", "cancel", "stop", "stop at once", "accounts",
 )  # fmt: skip
 PAUSES_S = (0.5, 3.0, 10.0, 30.0, 100.0)
 
@@ -45,6 +46,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World(KEYS, frozenset({FRAGILE}), AFTER)
         self.engine = Engine(self.world)
+        self.unexplained = 0
         for key in KEYS:
             self.engine.want(key)
 
@@ -71,7 +73,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _submit(self, which: int, how: str) -> None:
         if self.engine.is_connected:
-            self.engine.submit(bool(how))
+            self.engine.submit(how)
 
     def _command(self, which: int, how: str) -> None:
         if commands := self.engine.commands:
@@ -132,8 +134,18 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _node_fails(self, which: int, how: str) -> None:
         """Before anything of the attempt began."""
-        if runs := [run for run in self.world.runs if not self.world.folders[run.entry.key].claim]:
+        alone = [run for run in self.world.runs if run.entry.key]
+        if runs := [run for run in alone if not self.world.folders[run.entry.key].claim]:
             self.world.kill_run(runs[which % len(runs)], End.NODE_FAIL)
+
+    def _packer_fails(self, which: int, how: str) -> None:
+        """It is killed, or its node is, between two lines or while one runs that may be lost."""
+        packs = [run for run in self.world.runs if not run.entry.key]
+        if runs := [run for run in packs if run.line in ("", FRAGILE)]:
+            # What the queue itself cannot explain is tried a few times only.
+            self.unexplained += which % 2
+            end = End.COMPLETED if which % 2 and self.unexplained <= 2 else End.NODE_FAIL
+            self.world.kill_run(runs[which % len(runs)], end)
 
     def _requeue_fails(self, which: int, how: str) -> None:
         """A node fails, and the queue starts the entry again by itself."""
@@ -147,7 +159,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _cancel_fails(self, which: int, how: str) -> None:
         """Somebody cancels an entry, without us."""
-        entries = [e for e in self.world.entries.values() if e.key == FRAGILE and not e.end]
+        entries = [e for e in self.world.entries.values() if e.lines == (FRAGILE,) and not e.end]
         if entries and self.world.is_up:
             self.world.cancelled.add(FRAGILE)
             self.world.cancel(entries[which % len(entries)].id)
@@ -202,7 +214,7 @@ class QueueMachine(RuleBasedStateMachine):
         world.now += 10.0
         world.forget()
         if engine.may_go():
-            engine.submit(as_array=False)
+            engine.submit()
         for command in list(engine.commands):
             engine.answer(command, "works")
         for entry in [e for e in world.entries.values() if not (e.end or e.is_running)]:
@@ -243,4 +255,4 @@ TestQueueMachine.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-TestQueueMachine.pytestmark = [pytest.mark.timeout(60 + STEPS / 100)]
+TestQueueMachine.pytestmark = [pytest.mark.timeout(60 + STEPS / 100)]  # type: ignore[attr-defined]

@@ -71,7 +71,8 @@ def test_silent_accounts_are_waited_for() -> None:
         assert scene.ending is None
         scene.cedar.accounts = f"7|CANCELLED by 7|0:0|Unknown|None assigned|{FOLDER}\n"
         await scene.until(lambda: scene.ending)
-        assert (scene.ending.cause, scene.ending.text) == ("cancelled", "cancelled in Slurm")
+        ending: Any = scene.ending
+        assert (ending.cause, ending.text) == ("cancelled", "cancelled in Slurm")
         assert len(scene.cedar.handed_over) == 1
 
     play(story)

@@ -198,7 +198,8 @@ def test_attempt_cancelled_right_after_a_restart_of_the_controller_is_handed_ove
         # By now somebody means it.
         scene.cedar.jobs[10] = "CANCELLED"
         await scene.until(lambda: scene.ending)
-        assert scene.ending.cause == "cancelled"
+        ending: Any = scene.ending
+        assert ending.cause == "cancelled"
 
     play(story)
 

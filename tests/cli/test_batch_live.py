@@ -1,5 +1,6 @@
 """A batch on a terminal: a table that fits, failures above it, and what Ctrl-C asks."""
 
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -8,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.stub import Stub, answer, batch, event, frame, stream
+from cli.stub import Answer, Stub, answer, batch, event, frame, stream
 from testbed.terminal import Terminal
 from testbed.tow import Tow
-from towline.cli.batch.live import LiveTable, drawn
+from towline.cli.batch.live import BREAKS_ANEW, ERASE_AND_UP, LiveTable, drawn
 from towline.client.batch_follow import EVENT
 
 NOW = 1062.0
@@ -103,6 +104,20 @@ def screen(tow: Tow, stub: Stub) -> Iterator[Terminal]:
         yield screen
 
 
+def test_a_folder_that_takes_long_to_read_is_told(tow: Tow, stub: Stub) -> None:
+    accepted = threading.Event()
+    body = json.dumps({"batch": BUSY}).encode()
+    stub.on("POST /v1/batches", Answer(pieces=[body], hold=accepted))
+    stub.on("GET /v1/batches/sweep/follow", stream(frame(view=batch(done=3, stopped=1), over=True)))
+    (tow.folder / "sweep.txt").write_text("true\n")
+    with Terminal(tow, "batch", "sweep.txt") as screen:
+        screen.sees("reading this folder; .towignore and --exclude leave things out")
+        accepted.set()
+        screen.sees("batch sweep: 3 done, 1 stopped")
+        screen.leaves()
+        assert screen.seen.count("reading this folder") == 1
+
+
 def test_failures_stand_above_the_table(screen: Terminal) -> None:
     told = "failed 7 line 7 on h1 (exit code 3): cmd 7 · tow log 7"
     screen.sees(told)
@@ -113,11 +128,31 @@ def test_failures_stand_above_the_table(screen: Terminal) -> None:
 def test_ctrl_c_asks_and_can_stop_the_batch(screen: Terminal, stub: Stub) -> None:
     screen.types("\x03")
     screen.sees("batch sweep has not ended. [s]top it, [k]eep following, [d]etach?")
-    screen.types("s\r")
+    screen.types("s")
     screen.sees("■ batch sweep: 3 done, 1 stopped")
     assert screen.leaves() == 130
     assert len(stub.asked_of("POST /v1/batches/sweep/stop")) == 1
     assert stub.asked_of("GET /v1/batches/sweep/follow")[1].query == {"since": "4"}
+
+
+@pytest.mark.parametrize(("kind", "erased"), [("TMUX", True), ("NO_SUCH_TERMINAL", False)])
+def test_a_table_that_gets_narrower_leaves_nothing_of_its_broken_lines_behind(
+    tow: Tow, stub: Stub, kind: str, erased: bool
+) -> None:
+    """A terminal that cuts lines off has none to erase: there, what stands above would go."""
+    stub.on("POST /v1/batches", answer({"batch": BUSY}))
+    busy = frame(event(2, 6, "started"), view=BUSY)
+    stub.on("GET /v1/batches/sweep/follow", stream(busy, hold=threading.Event()))
+    (tow.folder / "sweep.txt").write_text("true\n")
+    clean = dict.fromkeys(BREAKS_ANEW, "") | {"COLUMNS": "", "LINES": ""}
+    able = {**clean, "TERM": "xterm", kind: "yes"}
+    with Terminal(tow, "batch", "sweep.txt", env=able, lines_and_columns=(24, 100)) as screen:
+        screen.sees("597 of 1200")
+        before = len(screen.seen)
+        screen.becomes(24, 40)
+        screen.sees("\n" + "█" * 9 + "░" * 11 + " 597")
+        # Of these lines at least three were longer than 40 columns.
+        assert (ERASE_AND_UP * 3 in screen.seen[before:]) == erased
 
 
 def test_a_second_ctrl_c_detaches(screen: Terminal, stub: Stub) -> None:
@@ -132,7 +167,7 @@ def test_a_second_ctrl_c_detaches(screen: Terminal, stub: Stub) -> None:
 def test_whoever_detaches_leaves_in_peace(screen: Terminal) -> None:
     screen.types("\x03")
     screen.sees("[d]etach?")
-    screen.types("what\rd\r")
+    screen.types("what\rd")
     assert screen.leaves() == 0
 
 

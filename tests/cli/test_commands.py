@@ -129,7 +129,7 @@ def test_machines_show_what_is_free_and_who_uses_the_gpus(tow: Tow, stub: Stub) 
     assert tow.json("machines")["machines"] == [MACHINE, OFFLINE]
 
 
-def a_node(name: str, **settings: object) -> dict[str, object]:
+def a_node(name: str, **settings: Any) -> dict[str, Any]:
     kinds = [{"model": "a100", "count": 4, "free": 1}]
     node = {**MACHINE, "node": True, "name": name, "cpus_free": 2, "gpus": kinds, "closed": ""}
     return node | settings

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from towline.cli import completing
 CTRL_U = "\x15"
 
 
-def entry(name: str, kind: str = "file") -> dict[str, object]:
+def entry(name: str, kind: str = "file") -> dict[str, Any]:
     return {"name": name, "kind": kind, "size": 1, "mtime": 1.0, "mode": 0o644}
 
 

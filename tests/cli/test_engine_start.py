@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,7 +143,7 @@ def test_an_engine_that_gave_way_to_one_that_ended_is_started_again(
 def test_the_real_launch_gives_the_engine_a_private_log_and_a_session_of_its_own(
     tow_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[dict[str, object]] = []
+    seen: list[dict[str, Any]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda argv, **how: seen.append({"argv": argv, **how}))
     local._launch(Session().paths)
     (how,) = seen

@@ -1,6 +1,7 @@
 """Machine files of the ssh scheduler: where they are found, and what is wrong with them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def machine(text: str) -> dict[str, object]:
+def machine(text: str) -> dict[str, Any]:
     Path("m.yaml").write_text(text)
     return read_machine("m.yaml")
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from towline.cli.pulling import local_place
 from towline.errors import HostError
 
 
-def entry(name: str, size: int = 4, mode: int = 0o644, kind: str = "file") -> dict[str, object]:
+def entry(name: str, size: int = 4, mode: int = 0o644, kind: str = "file") -> dict[str, Any]:
     return {"name": name, "size": size, "mode": mode, "kind": kind, "mtime": 1000.0}
 
 
@@ -22,22 +23,22 @@ def fetched(*contents: bytes) -> Answer:
     )
 
 
-def asked_for(stub: Stub) -> list[list[dict[str, object]]]:
+def asked_for(stub: Stub) -> list[list[dict[str, Any]]]:
     """The files of each request."""
     asked = stub.asked_of("POST /v1/jobs/12/fetch")
     return [json.loads(one.body)["files"] for one in asked]
 
 
-def walk(*entries: dict[str, object]) -> Answer:
+def walk(*entries: dict[str, Any]) -> Answer:
     return answer({"files": list(entries)})
 
 
-def gathered(*entries: dict[str, object]) -> Answer:
+def gathered(*entries: dict[str, Any]) -> Answer:
     """Files that are too long to come with their names."""
     return stream(({"files": list(entries)}, b""))
 
 
-def with_contents(*files: tuple[dict[str, object], bytes], broken: bool = False) -> Answer:
+def with_contents(*files: tuple[dict[str, Any], bytes], broken: bool = False) -> Answer:
     """Short files that come with their names."""
     entries = [{**entry, "got": len(data)} for entry, data in files]
     return stream(({"files": entries}, b"".join(data for _, data in files)), broken=broken)

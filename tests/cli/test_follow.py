@@ -1,6 +1,7 @@
 """Following goes on over broken streams, other attempts and restarted Engines."""
 
 import json
+import threading
 
 from cli.following import END, OnTerminal, held, stops_when_told
 from cli.stub import Stub, answer, job, out, refusal, stream
@@ -134,10 +135,21 @@ def test_ctrl_c_on_a_terminal_can_stop_the_job(tow: Tow, stub: Stub) -> None:
     stops_when_told(stub)
     with OnTerminal(tow, "run", "x") as terminal:
         terminal.is_asked(QUESTION)
-        terminal.types("what?\ns\n")
+        terminal.types("what?\ns")
         terminal.sees("job 12 stopped")
         assert terminal.leaves() == 130
     assert stub.asked_of("POST /v1/jobs/stop")[0].json == {"ids": [12]}
+
+
+def test_a_folder_that_takes_long_to_read_is_told_and_so_is_ctrl_c_meanwhile(
+    tow: Tow, stub: Stub
+) -> None:
+    stub.on("POST /v1/run", stream(hold=threading.Event()))
+    with OnTerminal(tow, "run", "x") as terminal:
+        terminal.sees("reading this folder; .towignore and --exclude leave things out")
+        terminal.interrupts()
+        terminal.sees("interrupted; if the job was accepted by then, it goes on: tow status")
+        assert terminal.leaves() == 130
 
 
 def test_ctrl_c_on_a_terminal_can_be_taken_back(tow: Tow, stub: Stub) -> None:
@@ -145,7 +157,7 @@ def test_ctrl_c_on_a_terminal_can_be_taken_back(tow: Tow, stub: Stub) -> None:
     stub.on("GET /v1/jobs/12/log", stream({"job": job()}, out("more\n", 6), END))
     with OnTerminal(tow, "run", "x") as terminal:
         terminal.is_asked(QUESTION)
-        terminal.types("k\n")
+        terminal.types("k")
         terminal.sees("job 12 done")
         assert terminal.leaves() == 0
     asked = stub.asked_of("GET /v1/jobs/12/log")[0]

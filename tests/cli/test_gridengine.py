@@ -13,29 +13,22 @@ from towline.cli.compat.gridengine.listing import (
     Entries,
     Entry,
     folded,
-    table,
     task_numbers,
     task_text,
 )
-from towline.cli.compat.gridengine.options import (
-    Refused,
+from towline.cli.compat.gridengine.qdel import Deletion
+from towline.cli.compat.gridengine.submit import mail
+from towline.cli.compat.gridengine.submit.options import read_script, read_words
+from towline.cli.compat.gridengine.submit.refusals import Refused
+from towline.cli.compat.gridengine.submit.values import (
     Tasks,
     check_name,
     moment,
-    read_script,
-    read_words,
     resources,
     variables,
 )
-from towline.cli.compat.gridengine.qdel import Deletion
-from towline.cli.compat.gridengine.qhost import Host, memory
-from towline.cli.compat.gridengine.qhost import table as host_table
-from towline.cli.compat.gridengine.qstat import by_queue
+from towline.cli.compat.gridengine.submit.wanted import Wanted
 from towline.client.local import path_without_shims
-
-#: What a real Grid Engine 8.1.9 printed.
-RECORDINGS = Path(__file__).parent / "recordings"
-RECORDED = (RECORDINGS / "qstat.txt").read_text()
 
 
 @pytest.mark.parametrize(
@@ -100,14 +93,25 @@ def test_a_time_to_begin_is_read_as_grid_engine_reads_it() -> None:
     for text in ("203001021230", "3001021230", "01021230", "203001021230.00"):
         assert moment(text, noon) == noon
     assert moment("01021230.30", noon) == noon + 30
-    for wrong in ("99", "20301301000000", "203013010000", "tomorrow"):
+    for wrong in ("99", "20301201000000", "203013010000", "tomorrow"):
         with pytest.raises(Refused) as refused:
             moment(wrong, noon)
-        said = (
-            f'\nInvalid format of date/hour-minute field.\nqsub: Wrong date/time format "{wrong}" '
-        )
+        what = "month specification" if "13" in wrong else "format of date/hour-minute field"
+        said = f'\nInvalid {what}.\nqsub: Wrong date/time format "{wrong}" '
         assert refused.value.text == f"{said}specified to -a option"
         assert refused.value.code_of_qsub == 7
+
+
+@pytest.mark.parametrize("letters", ["e", "n"])
+def test_who_has_no_sendmail_is_told_that_nobody_is_written_to(
+    letters: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mail, "_PLACES", ())
+    monkeypatch.setenv("PATH", "/nowhere")
+    wanted = Wanted(["-m", letters, "-M", "me@x.org", "-b", "y", "true"])
+    assert mail.wanted_here(wanted, {}) == {}
+    told = "warning: no mail will be sent: there is no sendmail on this machine\n"
+    assert capsys.readouterr().err == (told if letters == "e" else "")
 
 
 def test_resources_are_time_memory_and_gpus() -> None:
@@ -129,85 +133,6 @@ def test_resources_are_time_memory_and_gpus() -> None:
 )
 def test_task_lists_read_as_they_are_written(tasks: list[int], text: str) -> None:
     assert (task_text(tasks), sorted(task_numbers(text))) == (text, tasks)
-
-
-def entries_of_the_recording() -> list[tuple[Entry, str]]:
-    found = []
-    for line in RECORDED.splitlines()[2:]:
-        number, prior, name, user, state, day, hour, *rest = line.split()
-        queue = rest.pop(0) if "@" in rest[0] else ""
-        at = time.mktime(time.strptime(f"{day} {hour}", "%m/%d/%Y %H:%M:%S"))
-        entry = Entry(job(int(number), title=name, owner=user, submitted=at, started=at))
-        entry.state, entry.queue, entry.slots, entry.priority = state, queue, int(rest[0]), 0.0
-        entry.priority = float(prior)
-        found.append((entry, rest[1] if len(rest) > 1 else ""))
-    return found
-
-
-def test_the_table_is_byte_for_byte_that_of_grid_engine() -> None:
-    assert table(entries_of_the_recording()) == RECORDED
-    assert table([]) == ""
-
-
-def test_the_extended_table_has_its_columns_too() -> None:
-    recorded = (RECORDINGS / "qstat-ext.txt").read_text()
-    # What a job used so far is not known here.
-    recorded = recorded.replace("0:00:00:00 0.00000 0.00002", f"{'NA':<10} {'NA':<7} {'NA':<7}")
-    recorded = recorded.replace("0:00:00:00 0.00000 0.00004", f"{'NA':<10} {'NA':<7} {'NA':<7}")
-    lines = []
-    state, queue = recorded.index(" state ") + 1, recorded.index(" queue ") + 1
-    for line in recorded.splitlines()[2:]:
-        entry = Entry(job(int(line[:7]), title=line[24:35].strip(), owner="student"))
-        entry.state, entry.queue = line[state : state + 5].strip(), line[queue : queue + 30].strip()
-        entry.priority, entry.slots = float(line[8:15]), int(line[queue + 31 : queue + 36])
-        lines.append((entry, line[queue + 37 :].strip()))
-    assert table(lines, extended=True) == recorded
-
-
-def recorded_hosts() -> list[Host]:
-    found = []
-    for name in ("ge1", "ge2"):
-        host = Host({"name": name, "clusters": ["cpu"], "state": "online", "cpus": 4.0})
-        host.facts = {
-            "arch_string": "lx-amd64",
-            **{"num_proc": "2", "m_socket": "1", "m_core": "2", "m_thread": "2"},
-            **{"load_avg": "3.46", "mem_total": "23.5G", "mem_used": "2.7G"},
-            **{"swap_total": "0.0", "swap_used": "0.0"},
-        }
-        host.busy = 0.0
-        found.append(host)
-    return found
-
-
-def test_the_table_of_hosts_is_byte_for_byte_that_of_grid_engine() -> None:
-    assert host_table(recorded_hosts()) == (RECORDINGS / "qhost.txt").read_text()
-    assert host_table(recorded_hosts(), queues=True) == (RECORDINGS / "qhost-q.txt").read_text()
-    assert [memory(size) for size in (24105.6, 965.9, 0, 2.5e6)] == [
-        "23.5G",
-        "965.9M",
-        "0.0",
-        "2.4T",
-    ]
-
-
-def test_the_list_of_queues_is_byte_for_byte_that_of_grid_engine() -> None:
-    recorded = (RECORDINGS / "qstat-f.txt").read_text()
-    lines = []
-    queue = ""
-    for line in recorded.splitlines():
-        if line.startswith("cpu@"):
-            queue = line.split()[0]
-        elif line[:1] == " " and line[:7].strip().isdigit():
-            number, prior, name, user, state, day, hour, slots, *tasks = line.split()
-            at = time.mktime(time.strptime(f"{day} {hour}", "%m/%d/%Y %H:%M:%S"))
-            entry = Entry(job(int(number), title=name, owner=user, submitted=at, started=at))
-            entry.state, entry.slots, entry.priority = state, int(slots), float(prior)
-            entry.queue = "" if entry.is_waiting else queue
-            lines.append((entry, tasks[0] if tasks else ""))
-    found = recorded_hosts()
-    for host in found:
-        host.facts["load_avg"] = "3.93"
-    assert by_queue(lines, found) == recorded
 
 
 def test_hosts_that_do_not_answer_have_dashes_and_patterns_choose(tow: Tow, stub: Stub) -> None:
@@ -238,7 +163,8 @@ def test_hosts_that_do_not_answer_have_dashes_and_patterns_choose(tow: Tow, stub
         ("waiting", {"begin": 9e9}, "qw"),
         ("starting", {}, "t"),
         ("running", {}, "r"),
-        ("stopping", {}, "dr"),
+        ("stopping", {"started": 1.0}, "dr"),
+        ("stopping", {"started": None}, "dqw"),
         ("queued", {"queue": {"kind": "gridengine", "reason": "Eqw"}}, "Eqw"),
         ("queued", {"queue": {"kind": "gridengine", "reason": "Rq"}}, "Rq"),
         ("running", {"queue": {"kind": "gridengine", "suspended": True}}, "s"),

@@ -2,11 +2,16 @@
 
 from typing import Any
 
+import pytest
+
 from cli.stub import Stub, answer
-from towline.cli.mounted import JobFolder
 
 
+@pytest.mark.real
 def test_looking_at_all_files_of_a_mounted_folder_is_one_question(stub: Stub) -> None:
+    # Not above: it needs libfuse, which the inner loop does without.
+    from towline.cli.mounted import JobFolder
+
     facts = {"size": 4, "mode": 0o644, "kind": "file", "mtime": 1000.0}
     entries: list[dict[str, Any]] = [{"name": f"f{number}", **facts} for number in range(500)]
     link = {"name": "link", "kind": "link", "size": 2, "mtime": 1000.0, "mode": 0o777}

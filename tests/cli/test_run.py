@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from testbed.tow import Tow
 from testbed.waiting import wait_until
 
 
-def ended(state: str = "done", **more: object) -> dict[str, object]:
+def ended(state: str = "done", **more: Any) -> dict[str, Any]:
     return {"end": job(state=state, **more)}
 
 

@@ -178,7 +178,7 @@ class Journal:
 
         monkeypatch.setattr("towline.client.news.events", told)
         monkeypatch.setattr("towline.client.news.seq_now", lambda session: 41)
-        monkeypatch.setattr(status, "open_session", lambda: self)
+        monkeypatch.setattr(status, "open_for", lambda options: self)
         monkeypatch.setattr(status, "time", SimpleNamespace(time=time.time, sleep=self.sleep))
 
     def sleep(self, seconds: float) -> None:
@@ -188,7 +188,7 @@ class Journal:
             self.over.set()
             raise KeyboardInterrupt
 
-    def call(self, method: str, target: str) -> dict[str, object]:
+    def call(self, method: str, target: str) -> dict[str, Any]:
         if target.startswith("/v1/batches"):
             return {"batches": []}
         self.asked += 1

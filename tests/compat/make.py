@@ -14,6 +14,8 @@ from towline.model.job import Attempt, Ending, Job, JobSpec, State
 from towline.model.journal import Kind, Told
 from towline.model.machine import Slot
 from towline.model.results import at_home
+from towline.model.team.node import TeamNode
+from towline.model.team.rules import Share, UseLimits
 from towline.store.migrations import MIGRATIONS
 from towline.store.store import Store
 
@@ -54,6 +56,10 @@ def fill(store: Store) -> None:
     store.remember_environment({"A": "1"})
     store.remember_cluster("lab", b'[{"machines":["gpu1"]},{},300.0]')
     store.remember_machine({"gpu1": b'[{"ssh":"gpu1"},300.0]'})
+    store.nodes.add(TeamNode("n0", "ssh://pit@n0", groups=("staff",)))
+    store.nodes.set_alias("gtx1070", "GeForce GTX 1070", new=True)
+    store.nodes.set_limits("me", False, UseLimits(gpus=2))
+    store.commit({}, (), (), 104.0, used=[Share("me", 8.0, 103.0)])
     store.remember_forward(8080, 2, 80)
     store.remember_service(2, "tensorboard", 20001)
     store.results.remember_brought(1, b'{"top":"/home/me/job_results","files":{}}')

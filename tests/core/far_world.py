@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
+from typing import Any
 
 from builders import a_machine
 from towline.agent.remote.jobs.series import SeriesTable
@@ -98,7 +99,7 @@ class World:
 
     # --- what people do ----------------------------------------------------------------------
 
-    def submit(self, count: int, cpus: float = 1.0, priority: int = 0, **more: object) -> list[int]:
+    def submit(self, count: int, cpus: float = 1.0, priority: int = 0, **more: Any) -> list[int]:
         ids = [self._last_id + 1 + n for n in range(count)]
         self._last_id += count
         request = f"[cpus={cpus}]"

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from random import Random
 
-from far_world import Far, World, random_lengths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_job, a_machine, a_request
+from core.far_world import Far, World, random_lengths
 from towline.core.machines.demand import demand_of
 from towline.core.scheduling.scheduler import Scheduler
 from towline.core.scheduling.series import MOST_IDLE, AllSeries, Series, name_of

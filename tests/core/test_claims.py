@@ -1,5 +1,7 @@
 """GPUs and machines that jobs of other Engines were granted are not given away."""
 
+from typing import Any
+
 import pytest
 
 from builders import a_gpu, a_job, a_machine
@@ -9,7 +11,7 @@ from towline.engine.obstacle_words import obstacle_words
 from towline.model.machine import Machine
 
 
-def placed(machine: Machine, **need: object) -> bool:
+def placed(machine: Machine, **need: Any) -> bool:
     scheduler = Scheduler()
     scheduler.see(machine)
     scheduler.submit(a_job(1, **need))  # type: ignore[arg-type]
@@ -18,18 +20,18 @@ def placed(machine: Machine, **need: object) -> bool:
     return bool(done)
 
 
-def claimed(**gpu: object) -> Machine:
+def claimed(**gpu: Any) -> Machine:
     return a_machine(gpus=(a_gpu(0, claimed_by="ann", **gpu),), claimed_by="ann")
 
 
-WHOLE: dict[str, object] = {"gpus": 1}
+WHOLE: dict[str, Any] = {"gpus": 1}
 RESERVED = {"gpus": 1, "gpu_mem_mb": 1000, "gpu_util": 0.1}
 SHARED = {**RESERVED, "gpu_reserved": False}
 SLIGHT = {"gpus": 1, "gpu_util": 0.1, "gpu_reserved": False}
 
 
 @pytest.mark.parametrize("need", [WHOLE, RESERVED, SHARED, SLIGHT])
-def test_a_gpu_that_another_reserved_is_given_to_nobody(need: dict[str, object]) -> None:
+def test_a_gpu_that_another_reserved_is_given_to_nobody(need: dict[str, Any]) -> None:
     assert not placed(claimed(reserved=True), **need)
 
 
@@ -37,7 +39,7 @@ def test_a_gpu_that_another_reserved_is_given_to_nobody(need: dict[str, object])
     ("need", "fits"), [(WHOLE, False), (RESERVED, False), (SHARED, True), (SLIGHT, True)]
 )
 def test_a_gpu_that_another_shares_is_only_given_to_who_shares(
-    need: dict[str, object], fits: bool
+    need: dict[str, Any], fits: bool
 ) -> None:
     assert placed(claimed(foreign_mem_mb=3000), **need) is fits
     assert not placed(claimed(foreign_mem_mb=8000), **SHARED)

@@ -1,5 +1,7 @@
 """Why a job waits, as data and in words."""
 
+from typing import Any
+
 from builders import a_gpu, a_job, a_machine, a_need, a_request, at
 from towline.core.scheduling.obstacles import (
     CpusInUse,
@@ -41,7 +43,7 @@ def impossible(scheduler: Scheduler, request: Request, owner: str) -> str | None
     return None if found is None else never_fits(found)
 
 
-def waiting_on(machine: Machine, *running: object, **need: object) -> str:
+def waiting_on(machine: Machine, *running: object, **need: Any) -> str:
     """The reason why a job waits for one machine that runs jobs already."""
     scheduler = Scheduler()
     scheduler.see(machine)

@@ -1,5 +1,7 @@
 """What becomes of jobs whose machines are silent: given up only to try again, and found again."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from towline.model.events import (
 )
 from towline.model.grammar import parse_request
 from towline.model.job import SILENT, Attempt, Ending, Job, JobSpec, State
+from towline.model.journal import Kind
 from towline.model.reason import NO_REASON
 from towline.model.request import Request
 
@@ -40,7 +43,7 @@ class Lab:
     def __init__(self, machines: tuple[str, ...] = ("gpu1",), request: str = "[]") -> None:
         self.core = Core()
         self.now = 100.0
-        self.orders: list[object] = []
+        self.orders: list[Any] = []
         self.told: list[str] = []
         self.past: dict[int, Attempt] = {}
         self.last: Job | None = None
@@ -59,8 +62,11 @@ class Lab:
         self.core.scheduler.check_invariants()
         return step
 
-    def submit(self, retries: int = 0) -> None:
-        spec = JobSpec(("true",), cluster="lab", owner="me", request=self.text, retries=retries)
+    def submit(self, retries: int = 0, ends_together: bool = False) -> None:
+        spec = JobSpec(
+            ("true",), cluster="lab", owner="me", request=self.text, retries=retries,
+            ends_together=ends_together,
+        )  # fmt: skip
         self.handle(Submitted(JOB, spec, self.request))
 
     def start(self, attempt: int = 1, ranks: int = 1) -> None:
@@ -249,6 +255,18 @@ def test_a_job_that_a_person_gave_up_is_lost_until_its_machine_says_otherwise(
     assert not lab.past[1].unheard()
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_the_others_are_stopped_where_a_job_ends_with_its_first_process(together: bool) -> None:
+    lab = Lab(("gpu1", "gpu2"), request="2:[cpus=8]")
+    lab.submit(ends_together=together)
+    lab.start(ranks=2)
+    lab.end(OK, rank=1)
+    assert lab.stopped() == ([1] if together else [])
+    assert lab.state is (State.STOPPING if together else State.RUNNING)
+    lab.end(STOPPED if together else OK, rank=0)
+    assert lab.state is State.DONE
+
+
 def test_of_a_gang_the_others_are_stopped_and_the_silent_one_when_it_is_back() -> None:
     lab = Lab(("gpu1", "gpu2"), request="2:[cpus=8]")
     lab.submit(retries=1)
@@ -339,3 +357,16 @@ def _endings(lab: Lab, number: int) -> list[Ending]:
     assert lab.last is not None and lab.last.attempt is not None
     known = lab.past.get(number) or lab.last.attempt
     return list(known.endings.values()) if known.number == number else []
+
+
+def test_that_it_ran_is_told_also_of_what_began_and_ended_while_nobody_listened() -> None:
+    lab = Lab()
+    lab.submit()
+    again = lab.restarted()
+    again.end(OK)
+    assert (again.state, again.last and again.last.started) == (State.DONE, OK.started)
+    assert again.told == [Kind.RUNNING, Kind.ENDED]
+    never = Lab()
+    never.submit()
+    never.end(Ending(cause="not_found", code=127, text="command not found", ended=2.0))
+    assert never.state is State.FAILED and Kind.RUNNING not in never.told

@@ -1,6 +1,8 @@
 """A machine that fails jobs at once, again and again, is set aside; jobs that fail anywhere are not
 its fault."""
 
+from typing import Any
+
 from builders import a_machine
 from towline.core.decide import Core
 from towline.core.health import ASIDE_S, AT_ONCE_S
@@ -69,14 +71,14 @@ class Lab:
     def on(self, machine: str) -> list[int]:
         return [job for job, (_, machines) in self.running.items() if machine in machines]
 
-    def round(self, failing: tuple[str, ...] = (BAD,), **failure: object) -> None:
+    def round(self, failing: tuple[str, ...] = (BAD,), **failure: Any) -> None:
         """All that run end, those on some machines badly."""
         self.now += 1
         for job in list(self.running):
             bad = self.running[job][1][0] in failing
             self.end(job, **{"code": 1, **failure} if bad else {})  # type: ignore[arg-type]
 
-    def rounds(self, count: int, failing: tuple[str, ...] = (BAD,), **failure: object) -> None:
+    def rounds(self, count: int, failing: tuple[str, ...] = (BAD,), **failure: Any) -> None:
         for _ in range(count):
             self.round(failing, **failure)
 

@@ -13,9 +13,12 @@ NOW = 1000.0
 OK = Ending(code=0, started=1.0, ended=2.0)
 
 
-def a_running_job(processes: int = 1, retries: int = 0) -> Job:
+def a_running_job(processes: int = 1, retries: int = 0, ends_together: bool = False) -> Job:
     request = f"{processes}:[]"
-    spec = JobSpec(("true",), cluster="lab", owner="me", request=request, retries=retries)
+    spec = JobSpec(
+        ("true",), cluster="lab", owner="me", request=request, retries=retries,
+        ends_together=ends_together,
+    )  # fmt: skip
     placement = tuple(Slot(f"gpu{rank + 1}") for rank in range(processes))
     return jobs.running(jobs.placed(jobs.accepted(1, spec, NOW), placement), NOW)
 
@@ -29,6 +32,17 @@ def after(job: Job, *endings: Ending) -> Job:
 def test_a_job_whose_processes_all_end_well_is_done() -> None:
     job = after(a_running_job(2), OK, OK)
     assert (job.state, job.exit_code, job.reason) == (State.DONE, 0, NO_REASON)
+
+
+def test_a_job_that_ends_with_its_first_process_is_done_though_the_others_were_stopped() -> None:
+    stopped = Ending(signal=15, cause="stopped", started=1.0, ended=3.0)
+    job = after(a_running_job(2, ends_together=True), stopped, OK)
+    assert (job.state, job.exit_code, job.reason) == (State.DONE, 0, NO_REASON)
+    failed = Ending(code=3, started=1.0, ended=2.0)
+    job = after(a_running_job(2, ends_together=True), stopped, failed)
+    assert (job.state, job.exit_code) == (State.FAILED, 3)
+    asked = jobs.stop_asked(a_running_job(2, ends_together=True), NOW)
+    assert after(asked, stopped, OK).state is State.STOPPED
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """Programs of others that come and go between decisions: what they use is not given away, and what
 our jobs were given stays theirs."""
 
+from typing import Any
+
 from builders import a_gpu, a_job, a_machine, at
 from towline.core.scheduling.obstacles import ClosedNow
 from towline.core.scheduling.scheduler import Scheduler
 from towline.model.machine import Machine
 
 
-def gpu_machine(*uses: tuple[int, float], **more: object) -> Machine:
+def gpu_machine(*uses: tuple[int, float], **more: Any) -> Machine:
     """A machine whose GPUs have 8 GB and are used by others as (memory, utilisation)."""
     gpus = tuple(
         a_gpu(index, foreign_mem_mb=mem, foreign_util=util)
@@ -19,7 +21,7 @@ def gpu_machine(*uses: tuple[int, float], **more: object) -> Machine:
 IDLE = (0, 0.0)
 
 
-def placed(scheduler: Scheduler, now: float = 10) -> dict[int, object]:
+def placed(scheduler: Scheduler, now: float = 10) -> dict[int, Any]:
     found = {start.id: start.placement for start in scheduler.decide(now)}
     scheduler.check_invariants()
     return found
@@ -38,7 +40,7 @@ def test_a_program_that_appears_on_a_gpu_keeps_whole_requests_off_it_until_it_le
 def test_shared_requests_get_what_the_program_leaves_of_memory_and_computing() -> None:
     scheduler = Scheduler()
     scheduler.see(gpu_machine((5000, 0.4), (1000, 0.9)))
-    share = {"gpus": 1, "gpu_reserved": False}
+    share: dict[str, Any] = {"gpus": 1, "gpu_reserved": False}
     scheduler.submit(a_job(1, gpu_mem_mb=4000, gpu_util=0.5, **share))
     scheduler.submit(a_job(2, gpu_mem_mb=3000, gpu_util=0.5, **share))
     scheduler.submit(a_job(3, gpu_mem_mb=3000, gpu_util=0.2, **share))
@@ -81,7 +83,7 @@ def test_a_job_that_has_not_allocated_its_memory_yet_keeps_it() -> None:
 def test_a_program_that_comes_to_a_shared_gpu_stops_further_starts_and_nothing_else() -> None:
     scheduler = Scheduler()
     scheduler.see(gpu_machine(IDLE))
-    share = {"gpus": 1, "gpu_reserved": False, "gpu_mem_mb": 2000}
+    share: dict[str, Any] = {"gpus": 1, "gpu_reserved": False, "gpu_mem_mb": 2000}
     scheduler.submit(a_job(1, **share))
     assert 1 in placed(scheduler)
     scheduler.see(gpu_machine((5000, 0.0)))
@@ -94,7 +96,7 @@ def test_a_program_that_comes_to_a_shared_gpu_stops_further_starts_and_nothing_e
 def test_a_program_that_takes_more_than_was_left_does_not_make_room_when_a_job_ends() -> None:
     scheduler = Scheduler()
     scheduler.see(gpu_machine(IDLE))
-    share = {"gpus": 1, "gpu_reserved": False, "gpu_mem_mb": 3000}
+    share: dict[str, Any] = {"gpus": 1, "gpu_reserved": False, "gpu_mem_mb": 3000}
     for job in (1, 2):
         scheduler.submit(a_job(job, **share))
     assert len(placed(scheduler)) == 2

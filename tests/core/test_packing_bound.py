@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packing_bound import (
+
+from core.packing_bound import (
     NOBODY,
     OTHERS,
     OURS,
@@ -18,7 +19,6 @@ from packing_bound import (
     gpu_bound,
     whole,
 )
-
 from towline.model.grammar import parse_request
 from towline.model.request import Need
 

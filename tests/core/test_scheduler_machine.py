@@ -1,5 +1,7 @@
 """Random events: whatever happens, nothing is over-allocated, lost, or placed twice."""
 
+from typing import Any
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -11,11 +13,13 @@ from hypothesis.stateful import (
 )
 
 from builders import a_gpu, a_machine
+from towline.core.scheduling.obstacles import OverLimit
 from towline.core.scheduling.reservations import Reservations
 from towline.core.scheduling.scheduler import Scheduler, Waiting
 from towline.engine.obstacle_words import obstacle_words, planned, waiting_text
 from towline.model.machine import Aside, Machine, Slot
 from towline.model.request import GpuNeed, Group, Need, Request
+from towline.model.team.rules import Rulebook, UseLimits
 
 OWNERS = ("anna", "ben", "cem")
 CLUSTERS = ("lab", "desk")
@@ -55,7 +59,14 @@ def machines(draw: st.DrawFn) -> Machine:
     return a_machine(
         draw(st.sampled_from(NAMES)),
         gpus=tuple(
-            a_gpu(n, model, mem_mb, foreign_mem_mb=used, foreign_util=util)
+            a_gpu(
+                n,
+                model,
+                mem_mb,
+                foreign_mem_mb=used,
+                foreign_util=util,
+                groups=draw(st.sampled_from(((), (), ("staff",), ("staff", "guests")))),
+            )
             for n, ((model, mem_mb), (used, util)) in enumerate(zip(models, uses, strict=True))
         ),
         cpus=draw(st.sampled_from((1.0, 4.0, 8.0))),
@@ -64,9 +75,26 @@ def machines(draw: st.DrawFn) -> Machine:
         foreign_mem_mb=draw(st.sampled_from((0, 0, 50, 3000))),
         clusters=draw(st.sampled_from((("lab",), ("lab",), ("lab", "desk"), ("desk",)))),
         owners=draw(st.sampled_from(((), (), ("anna",)))),
+        groups=draw(st.sampled_from(((), (), (), ("staff",)))),
+        exact_names=draw(st.booleans()),
         aliases=draw(st.sampled_from(((), (("fast", "RTX 3090"),)))),
         stagger_s=draw(st.sampled_from((0.0, 0.0, 0.5, 100.0))),
         closed=draw(st.sampled_from(("", "", "", "", "has quiet hours until 18:00"))),
+    )
+
+
+groups = st.sampled_from((frozenset[str](), frozenset({"staff"}), frozenset({"staff", "guests"})))
+limits = st.sampled_from(
+    (UseLimits(), UseLimits(), UseLimits(gpus=2), UseLimits(jobs=1), UseLimits(2, 3))
+)
+
+
+@st.composite
+def teams(draw: st.DrawFn) -> Rulebook:
+    return Rulebook(
+        {owner: draw(groups) for owner in OWNERS},
+        {owner: found for owner in OWNERS if (found := draw(limits))},
+        {group: found for group in ("staff", "guests") if (found := draw(limits))},
     )
 
 
@@ -90,6 +118,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.seen: dict[str, Machine] = {}
         self.down: set[str] = set()
         self.last_id = 0
+        self.team = Rulebook()
+
+    @rule(team=teams())
+    def change_rules(self, team: Rulebook) -> None:
+        self.team = team
+        self.scheduler.rules.change(team)
 
     @rule(
         request=requests,
@@ -100,7 +134,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         avoid=st.sampled_from(((), (), ("m1",))),
         copies=st.integers(1, 3),
     )
-    def submit(self, copies: int, **job: object) -> None:
+    def submit(self, copies: int, **job: Any) -> None:
         for _ in range(copies):
             self.last_id += 1
             waiting = Waiting(id=self.last_id, submitted=self.now, **job)  # type: ignore[arg-type]
@@ -161,6 +195,10 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert slot.machine not in self.down and not machine.closed
                 assert job.cluster in machine.clusters
                 assert not machine.owners or job.owner in machine.owners
+                mine = self.team.groups_of(job.owner)
+                assert need.gpus or not machine.groups or mine & set(machine.groups)
+                for gpu in (gpu for gpu in machine.gpus if gpu.index in slot.gpus):
+                    assert not gpu.groups or mine & set(gpu.groups)
                 assert len(set(slot.gpus)) == len(slot.gpus) == need.gpu_count
 
     @precondition(lambda self: self.running)
@@ -199,6 +237,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     def explain(self, data: st.DataObject) -> None:
         job = self.waiting[data.draw(st.sampled_from(sorted(self.waiting)))]
         explanation = self.scheduler.explain(job.id, self.now)
+        if isinstance(explanation, OverLimit):
+            assert waiting_text(explanation)
+            return
         assert 1 <= explanation.position <= explanation.waiting
         assert explanation.waiting == self.scheduler.waiting_in(job.cluster)
         assert all(one.machines and obstacle_words(one.obstacles) for one in explanation.reasons)

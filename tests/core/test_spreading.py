@@ -1,5 +1,7 @@
 """Jobs that share GPUs and machines are spread; big jobs still find room."""
 
+from typing import Any
+
 import pytest
 
 from builders import a_gpu, a_job, a_machine
@@ -17,7 +19,7 @@ def a_scheduler(*machines: Machine) -> Scheduler:
     return scheduler
 
 
-def a_share(job_id: int, util: float = 0.3, **need: object) -> Waiting:
+def a_share(job_id: int, util: float = 0.3, **need: Any) -> Waiting:
     return a_job(job_id, gpus=1, gpu_util=util, gpu_reserved=False, **need)  # type: ignore[arg-type]
 
 
@@ -38,7 +40,7 @@ def machines_of(found: Places) -> list[str]:
     return [place[0] for place in found]
 
 
-def some(count: int, first: int = 1, **need: object) -> list[Waiting]:
+def some(count: int, first: int = 1, **need: Any) -> list[Waiting]:
     return [a_share(first + place, **need) for place in range(count)]  # type: ignore[arg-type]
 
 

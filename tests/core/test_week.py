@@ -3,11 +3,13 @@
 `week.py` plays it, `packing_bound.py` says what the use of the machines is held against.
 """
 
+from typing import Any
+
 import pytest
-from week import Week
-from week_lab import SORTS
 
 from builders import a_job, a_machine
+from core.week import Week
+from core.week_lab import SORTS
 from towline.core.scheduling.scheduler import Scheduler, Waiting
 
 HOUR_S = 3600.0
@@ -82,7 +84,7 @@ def test_big_jobs_get_their_turn_in_a_stream_of_small_ones(machines: int) -> Non
     while stream.now < 2 * HOUR_S:
         stream.minute()
     asked = stream.now
-    big: dict[int, dict[str, object]] = {
+    big: dict[int, dict[str, Any]] = {
         900_001: {"gpus": 8},
         900_002: {"cpus": 8.0, "exclusive": True},
         900_003: {"processes": 3, "gpus": 8},

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from packing_bound import Sort, cpu_bound, gpu_bound
-from week_lab import SORTS, Host, allowed, free_cpus, left_over, make_hosts, states
-
+from core.packing_bound import Sort, cpu_bound, gpu_bound
+from core.week_lab import SORTS, Host, allowed, free_cpus, left_over, make_hosts, states
 from towline.core.decide import Core
 from towline.model.events import (
     Fact,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
-from packing_bound import (
+from core.packing_bound import (
     CPU_OVERLOAD,
     GPU_OVERLOAD,
     NOBODY,
@@ -16,7 +16,6 @@ from packing_bound import (
     Sort,
     fill_of,
 )
-
 from towline.model.machine import Gpu, Machine
 from towline.model.request import Need
 

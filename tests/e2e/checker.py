@@ -108,9 +108,9 @@ def _about(
         for name, value in expected.items()
         if view[name] != value
     ]
-    # A start that never went out, because the machine was away, may be followed by another one;
-    # of one that began and ended while no Engine was there, only the end is told.
-    if (runs := _runs(session, job)) > 1:
+    # A start that never went out, because the machine was away, may be followed by another one; but
+    # that it ran is told of exactly one, also where nobody was there to hear it begin.
+    if (runs := _runs(session, job)) != 1:
         found.append(f"job {job}: attempt {view['attempt']}, and it was said to run {runs} times")
     if told != {"out": task.out, "err": task.err}:
         found.append(f"job {job}: its output is {told!r}")

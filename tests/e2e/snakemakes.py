@@ -1,13 +1,16 @@
 """A real Snakemake with its cluster-generic executor, in an environment of its own."""
 
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from testbed.own_home import persons_home
+
 #: It is large, and has nothing to do with what the other tests need: so it is kept apart.
 PARTS = ("snakemake>=9,<10", "snakemake-executor-plugin-cluster-generic>=1,<2")
-CACHE = Path.home() / ".cache" / "towline-tests"
+CACHE = persons_home() / ".cache" / "towline-tests"
 
 #: Five rules, six jobs; each takes a moment only.
 SNAKEFILE = """\
@@ -53,7 +56,9 @@ def environment() -> Path:
         if not (folder / "ready").exists():
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
             pip = [str(folder / "bin/pip"), "install", "-q", *PARTS]
-            done = subprocess.run(pip, capture_output=True, text=True, timeout=400)
+            # The person's home says which package index is to be used.
+            env = {**os.environ, "HOME": str(persons_home())}
+            done = subprocess.run(pip, env=env, capture_output=True, text=True, timeout=400)
             assert done.returncode == 0, f"Snakemake cannot be installed:\n{done.stderr}"
             (folder / "ready").touch()
     return folder

@@ -204,6 +204,8 @@ def test_host_key_that_nobody_confirmed_yet(tow: Tow, hosts: Hosts, tmp_path: Pa
     tow.env["TOWLINE_SSH_CONFIG"] = str(config)
     said = ("h1: its host key is not known yet", "tow login h1")
     cannot_be_used(tow, "h1", *said, step="host key")
+    # What it wants is a look at its key, and nothing else.
+    assert "password" not in tow("run", "-c", "lab", "true").stderr
     assert not (tmp_path / "known_hosts").exists()
 
 

@@ -8,8 +8,8 @@ import pytest
 from e2e import grid_jobs, slurm_jobs
 from e2e.engines import kill_engine
 from e2e.jobs import ended, show, submit
+from testbed.daemons import QueueHosts
 from testbed.gridengine import GridEngine
-from testbed.hosts import Hosts
 from testbed.slurm import Slurm
 from testbed.tow import Tow
 from testbed.waiting import wait_until
@@ -39,11 +39,11 @@ def number_of(shown: dict[str, Any]) -> str:
     return str((shown.get("queue") or {}).get("number") or "")
 
 
-def ran(queue: Hosts) -> list[str]:
+def ran(queue: QueueHosts) -> list[str]:
     return queue.worker("sh", "-c", "cat ran 2>/dev/null || true").split()
 
 
-def recorded(queue: Hosts, job: int) -> dict[str, Any]:
+def recorded(queue: QueueHosts, job: int) -> dict[str, Any]:
     """How the only attempt of a job ended, by its record over there; {} while there is none."""
     text = f"cat .towline/records/*-{job}-1-*-0/exit 2>/dev/null || echo '{{}}'"
     found: dict[str, Any] = json.loads(queue.worker("sh", "-c", text))
@@ -80,7 +80,7 @@ def test_batches_are_links_of_chains_in_a_grid_engine(tow: Tow, gridengine: Grid
     batches_are_links(tow, "msc", gridengine)
 
 
-def goes_on_without_an_engine(tow: Tow, cluster: str, queue: Hosts) -> None:
+def goes_on_without_an_engine(tow: Tow, cluster: str, queue: QueueHosts) -> None:
     first = step(tow, "first", cluster, until="go")
     second = step(tow, "second", cluster, "--after", "first")
     third = step(tow, "third", cluster, "--after-any", f"{first},second")
@@ -98,7 +98,7 @@ def goes_on_without_an_engine(tow: Tow, cluster: str, queue: Hosts) -> None:
     assert ran(queue) == ["first", "second", "third"]
 
 
-def is_skipped_over_there(tow: Tow, cluster: str, queue: Hosts, *options: str) -> None:
+def is_skipped_over_there(tow: Tow, cluster: str, queue: QueueHosts, *options: str) -> None:
     first = step(tow, "first", cluster, until="go", code=3)
     second = step(tow, "second", cluster, "--after", "first", *options)
     third = step(tow, "third", cluster, "--after", "second")
@@ -126,7 +126,7 @@ def is_skipped_over_there(tow: Tow, cluster: str, queue: Hosts, *options: str) -
     assert ran(queue) == ["first", "tell-me", "first", "first"]
 
 
-def batches_are_links(tow: Tow, cluster: str, queue: Hosts) -> None:
+def batches_are_links(tow: Tow, cluster: str, queue: QueueHosts) -> None:
     first = step(tow, "first", cluster, until="go")
     sweep = batch(tow, "sweep", cluster, ["a", "b", "c"], "--after", "first")
     last = step(tow, "evaluate", cluster, "--after", "sweep")

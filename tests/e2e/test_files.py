@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.api import ask
 from e2e.jobs import complaint, configure, raw, read_line_with, submit, wait_for
 from testbed.hosts import Hosts
 from testbed.tow import Tow
@@ -141,6 +142,37 @@ def test_forward_in_the_background_stays_until_it_is_stopped(tow: Tow, job: str)
     tow("forward", "-d", job, "8125")
     tow("stop", job)
     wait_until(lambda: tow.json("forward", "--list")["forwards"] == [], every=0.2)
+
+
+def test_a_connection_to_a_port_of_a_job_travels_in_one_request(tow: Tow, job: str) -> None:
+    served = tow.popen("exec", job, "sh", "-c", SERVE.replace("$PORT", "8127"))
+    wanted = b"GET /raw.bin HTTP/1.0\r\n\r\n"
+
+    def said() -> bytes:
+        status, answer = ask(tow.home, "POST", f"/v1/jobs/{job}/connect?port=8127", raw=wanted)
+        assert status == 200
+        return answer if isinstance(answer, bytes) else b""
+
+    assert wait_until(said, every=0.1).endswith(b"\r\n\r\na\0b\xff")
+    assert ask(tow.home, "POST", f"/v1/jobs/{job}/connect?port=8127&process=1")[0] == 404
+    assert ask(tow.home, "POST", f"/v1/jobs/{job}/connect")[0] == 400
+    served.send_signal(signal.SIGINT)
+
+
+def test_each_process_of_a_job_has_its_files_and_what_it_keeps(tow: Tow, hosts: Hosts) -> None:
+    configure(tow, "h1", "h2")
+    command = 'echo "kept $PROCESS_INDEX" > $KEEP_DIR/state; echo $PROCESS_INDEX > made'
+    assert (
+        tow("run", "-c", "lab", "-r", "2:[]", "--no-results", "sh", "-c", command).returncode == 0
+    )
+    for process in ("0", "1"):
+        where = f"/v1/jobs/1/file?process={process}"
+        assert ask(tow.home, "GET", f"{where}&path=made") == (200, int(process))
+        assert ask(tow.home, "GET", f"{where}&path=state&kept=1")[1] == f"kept {process}\n".encode()
+        assert ask(tow.home, "GET", f"{where}&path=state")[0] == 404
+    listed = ask(tow.home, "GET", "/v1/jobs/1/files?kept=1")[1]["entries"]
+    assert [entry["name"] for entry in listed] == ["state"]
+    assert ask(tow.home, "GET", "/v1/jobs/1/files?process=2")[0] == 404
 
 
 def test_files_of_an_ended_job_are_still_there(tow: Tow, hosts: Hosts, tmp_path: Path) -> None:

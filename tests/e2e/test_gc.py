@@ -166,6 +166,31 @@ def test_machines_are_cleaned_and_a_silent_one_is_named(tow: Tow, hosts: Hosts) 
     assert folders(root) == []
 
 
+def room(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_room_that_went_is_there_again_for_others(tow: Tow) -> None:
+    """Contents that were sent stay for the next jobs: those are what is on the machine then."""
+    machine = tow.home / "machine"
+    (tow.folder / "input").write_bytes(os.urandom(1_000_000))
+    for _ in range(3):
+        done = tow("run", "sh", "-c", "cat input input > made")
+        assert done.returncode == 0, done.stderr
+    # Its agent empties the trash once after it started, whoever left something there.
+    (machine / "trash/old").mkdir()
+    wait_until(lambda: not (machine / "trash/old").exists())
+    before = room(machine)
+    told = tow.json("gc", "--all")["machines"][0]
+    assert told["bytes"] >= 6_000_000
+    wait_until(lambda: not list((machine / "trash").iterdir()))
+    assert room(machine / "jobs") == room(machine / "records") == 0
+    assert room(machine) <= before - 6_000_000
+    (disk,) = tow.json("machines", "--disk")["machines"]
+    assert (disk["jobs"], disk["folders"]) == (0, 0)
+
+
 @pytest.mark.real
 def test_what_a_job_forbade_to_look_into_is_told_and_goes_all_the_same(
     tow: Tow, hosts: Hosts

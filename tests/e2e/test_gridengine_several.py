@@ -62,7 +62,7 @@ def test_what_no_parallel_environment_can_do_is_refused_before_anything_is_sent(
         ("-r", "2:[cpus=2]"): "no parallel environment for 2 processes of 2 CPUs each; it has: ",
         ("-r", "9:[]"): 'cannot run in PE "mpi"',
         ("-r", "2:[]", "-o", "pe=mpi 1"): "need 2 slots",
-        ("-r", "[],[cpus=2]"): "one kind of process",
+        ("-r", "2:[],1:[2:gpu]"): "gives every slot of a job the same",
     }.items():
         assert told in complaint(tow("run", "-c", "msc", *asked, "true"), 2)
     assert not tow.json("status", "-a")["jobs"]

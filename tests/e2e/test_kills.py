@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,7 @@ def _check_followed(task: Task, done: "subprocess.CompletedProcess[str]") -> Non
     assert done.stderr.count(task.err) == 1, (task, done)
 
 
-def all_ended(tow: Tow) -> list[dict[str, object]] | None:
+def all_ended(tow: Tow) -> list[dict[str, Any]] | None:
     jobs = tow.json("status", "-a")["jobs"]
     return jobs if all(job["ended"] for job in jobs) else None
 

@@ -146,7 +146,7 @@ def test_ctrl_c_on_a_terminal_stops_the_job_when_told_so(tow: Tow) -> None:
         person.sees("here")
         person.types(CTRL_C)
         person.sees("[s]top it, [k]eep following, [d]etach?")
-        person.types("s\n")
+        person.types("s")
         assert person.leaves() != 0
     assert show(tow, 1)["state"] == "stopped"
 
@@ -157,26 +157,27 @@ def test_ctrl_c_on_a_terminal_keeps_following_or_detaches(tow: Tow) -> None:
         person.sees("one")
         person.types(CTRL_C)
         person.sees("[d]etach?")
-        person.types("k\n")
+        person.types("k")
         assert tow("exec", "1", "touch", "go").returncode == 0
         person.sees("two")
         assert "one" not in person.shown
         person.types(CTRL_C)
         person.sees("[d]etach?")
-        person.types("d\n")
+        person.types("d")
         assert person.leaves() == 0
         assert "tow attach 1" in person.shown
     assert show(tow, 1)["state"] == "running"
 
 
-def test_ctrl_c_while_it_waits_stops_a_job_that_never_started(tow: Tow) -> None:
+def test_a_job_that_waits_says_what_for_and_ctrl_c_stops_it_before_it_started(tow: Tow) -> None:
     blocker = submit(tow, "--exclusive", "sleep", "60")
     wait_for(tow, blocker, "running")
     with Person(tow, "run", "echo", "never") as person:
-        person.sees("waiting")
+        person.sees("waiting: number 1 of 1 that wait in local")
+        person.sees("(this: job 1 has the whole machine)")
         person.types(CTRL_C)
         person.sees("[d]etach?")
-        person.types("s\n")
+        person.types("s")
         assert person.leaves() == 130
     assert show(tow, 2)["reason"] == "stopped before it started"
 

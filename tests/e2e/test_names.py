@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,8 +140,8 @@ def test_a_machine_with_two_names_is_one(hosts: Hosts, tow: Tow) -> None:
     lead(tow, hosts, "h1")
     call_it(tow, h1="h1", again="login")
 
-    def seen() -> list[dict[str, object]]:
-        machines: list[dict[str, object]] = tow.json("machines", "-c", "lab")["machines"]
+    def seen() -> list[dict[str, Any]]:
+        machines: list[dict[str, Any]] = tow.json("machines", "-c", "lab")["machines"]
         return machines
 
     (one,) = wait_until(lambda: found if len(found := seen()) == 1 else None)

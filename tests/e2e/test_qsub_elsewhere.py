@@ -100,7 +100,7 @@ def test_states_of_a_grid_engine_are_shown_as_its_own(tow: Tow, gridengine: Grid
     wait_until(lambda: states(tow)["1"] == "r", timeout=60)
     assert {line.split()[0] for line in tow("qhost").stdout.splitlines()} >= {"h2", "h3"}
     queues = tow("qstat", "-f").stdout
-    assert "msc@h2  " in queues and " - PENDING JOBS" in queues
+    assert "cpu@h2  " in queues and " - PENDING JOBS" in queues
     tow("qdel", "long")
     assert ended(tow, 2, timeout=60)["state"] == "done", "whatever became of the one before it"
     assert states(tow) == {"3": "hqw"}

@@ -1,5 +1,7 @@
 """A Slurm is added by its access node, and its nodes are shown like machines."""
 
+from typing import Any
+
 import pytest
 
 from e2e.jobs import ENGINE
@@ -10,7 +12,7 @@ from testbed.waiting import wait_until
 pytestmark = pytest.mark.real
 
 
-def nodes(tow: Tow) -> dict[str, dict[str, object]]:
+def nodes(tow: Tow) -> dict[str, dict[str, Any]]:
     found = tow.json("machines", "-c", "cedar")["machines"]
     return {str(node["name"]): node for node in found}
 

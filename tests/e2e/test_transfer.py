@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -192,7 +193,7 @@ def test_a_hundred_jobs_of_one_submission_share_one_transfer(hosts: Hosts, tow: 
     jobs = session.call("POST", "/v1/jobs", {"jobs": [ask] * 100, "environ": {}})["jobs"]
     assert len(jobs) == 100
 
-    def all_ended() -> list[dict[str, object]] | None:
+    def all_ended() -> list[dict[str, Any]] | None:
         found = tow.json("status", "-a", "-n", "200")["jobs"]
         return found if all(job["state"] in FINAL for job in found) else None
 

@@ -196,7 +196,7 @@ def test_whoever_follows_a_batch_that_cannot_be_stopped_is_told(
 def test_whoever_follows_a_batch_hears_how_far_what_it_needs_is_on_its_way(play: Play) -> None:
     async def scenario(bench: Bench) -> None:
         batch = await bench.batches.submit(Wish("sweep", BASE, lines(2)))
-        told = follow(bench.batches, bench.batch("sweep"), 0, lambda snapshots: (1, 2))
+        told: Any = follow(bench.batches, bench.batch("sweep"), 0, lambda snapshots: (1, 2))
         header, _ = await anext(told)
         assert header["batch"]["sending"] == [1, 2]
         await told.aclose()

@@ -120,6 +120,26 @@ def test_who_followed_only_the_end_or_little_helps_nobody(play: Play) -> None:
     play(scenario)
 
 
+def test_what_a_follower_is_about_to_add_when_it_is_fetched_comes_home_once(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(home: Home) -> None:
+        await home.follow(TEXT[:2_000_000])
+        [copy] = home.results.followed._copies.values()
+        compared = copy.end
+
+        def end() -> bytes:
+            last = compared()
+            # As a thread does that was asked to before the copy was taken.
+            copy.add(2_000_000, TEXT[2_000_000:])
+            return last
+
+        monkeypatch.setattr(copy, "end", end)
+        assert await home.fetch() == TEXT
+
+    play(scenario)
+
+
 def test_a_copy_that_is_not_what_is_over_there_does_not_count(play: Play) -> None:
     async def scenario(home: Home) -> None:
         await home.follow(TEXT[:1_000_000] + b"something else" * 100_000)

@@ -13,6 +13,7 @@ from towline.core.batches import WINDOW
 from towline.engine.batches.batches import Wish
 from towline.engine.batches.follow import follow
 from towline.engine.journal import MOST_WAITING
+from towline.engine.wording import words
 from towline.model.batch import Batch
 from towline.model.events import MachineSeen
 from towline.model.job import Ending, Job, State
@@ -23,7 +24,7 @@ _ENDINGS = (
     Ending(code=0, started=1.0, ended=2.0),
     Ending(code=3, started=1.0, ended=2.0, text="a word"),
     Ending(signal=9, started=1.0, ended=2.0),
-    Ending(cause="void"),
+    Ending(cause="void", text="gpu1 went away before it started"),
 )
 
 
@@ -138,6 +139,19 @@ def test_a_replay_tells_the_machine_and_the_exit_code_of_each_attempt(play: Play
             ("started", "gpu2", None),
             ("done", "gpu2", 0),
         ]
+
+    play(scenario)
+
+
+def test_a_start_that_was_void_says_why_in_the_words_of_its_machine(play: Play) -> None:
+    async def scenario(bench: Bench) -> None:
+        (job,) = await bench.engine.submit([BASE])
+        await bench.until(lambda: bool(bench.backend.running))
+        bench.end_all(lambda job: Ending(cause="void", text="GPU 0 is reserved for a job of bob"))
+        await bench.until(lambda: bench.backend.orders.count(("start", job)) > 1)
+        told = [event for event in everything(bench.engine.store) if event.job == job]
+        (again,) = [words(event) for event in told if event.kind == Kind.REQUEUED]
+        assert again == "it did not start: GPU 0 is reserved for a job of bob; waiting again"
 
     play(scenario)
 

@@ -83,6 +83,22 @@ def test_what_fails_all_the_time_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     play_on(lambda: Home(tmp_path), scenario, seconds=30)
 
 
+def test_why_results_are_not_fetched_names_the_job_as_people_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = AgentError("gpu1: no job 5f21aa90-1-1-9d3c41ee-0 on this machine")
+    unknown.code = "unknown_job"
+    failing(monkeypatch, unknown)
+
+    async def scenario(home: Home) -> None:
+        home.results.fetch_soon(await home.job())
+        await home.results.settled(1)
+        told = home.engine.job(1).results
+        assert told == not_fetched("the folder of job 1 is not on its machine")
+
+    play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
 def test_results_of_an_attempt_are_not_forgotten_over_those_of_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

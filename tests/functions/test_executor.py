@@ -10,6 +10,7 @@ import textwrap
 import threading
 from concurrent.futures import BrokenExecutor, as_completed, wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,9 @@ def project(tow: Tow, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tow.folder
 
 
-def by_value(name: str, text: str) -> object:
+def by_value(name: str, text: str) -> Any:
     """A function as a notebook has it: of no module that is anywhere else."""
-    names: dict[str, object] = {"__name__": "__main__"}
+    names: dict[str, Any] = {"__name__": "__main__"}
     exec(textwrap.dedent(text), names)
     return names[name]
 

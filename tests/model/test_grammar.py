@@ -1,5 +1,7 @@
 """Requests: what they mean, how they are written back, and how mistakes are shown."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from towline.model.grammar import FLAGS, KEYS, combine, format_request, parse_re
 from towline.model.request import GpuNeed, Group, Need, Request
 
 
-def one(**need: object) -> Request:
+def one(**need: Any) -> Request:
     return Request((Group(1, Need(**need)),))  # type: ignore[arg-type]
 
 

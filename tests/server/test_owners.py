@@ -5,7 +5,7 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,9 +16,9 @@ from towline.backends.registry import make_backends
 from towline.config.load import Configuration
 from towline.config.paths import Paths
 from towline.config.trust import Trusted
-from towline.engine.api import Desk
 from towline.engine.engine import Engine
-from towline.engine.intake import Intake, _Group
+from towline.engine.intake import _Group
+from towline.engine.parts import EngineParts
 from towline.errors import NotFound
 from towline.model.batch import Batch, Line
 from towline.model.job import Attempt, Ending, Job, JobSpec, State
@@ -46,6 +46,11 @@ LISTS = {
     "/v1/events": "?since=0&follow=0",
     "/v1/named": "?name=anns",
 }
+#: What has to follow the path of some others.
+QUERIES = {
+    "/v1/batches/{name:str}/follow": "?since=0",
+    "/v1/jobs/{job_id:int}/connect": "?port=80",
+}
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/jobs/remove": {"ids": [1], "batches": ["anns"]},
     "exec": {"argv": ["true"]},
@@ -64,8 +69,8 @@ class House:
         backends = make_backends("e", self.engine.report, blobs, lambda _: None, 60.0)
         configuration = Configuration(paths.config_file, Trusted(paths.trusted))
         workspace = LocalWorkspace(configuration, blobs, paths.home)
-        self.desk = Desk(self.engine, backends, paths, workspace)
-        self.app: ASGIApp = make_app(self.desk, workspace, PEOPLE.__getitem__, lambda: None)
+        self.parts = EngineParts(self.engine, backends, paths, workspace)
+        self.app: ASGIApp = make_app(self.parts, workspace, PEOPLE.__getitem__, lambda: None)
         self.running = asyncio.create_task(self.engine.run())
         self.port = 0
 
@@ -84,8 +89,8 @@ class House:
         store.commit({1: done, 2: going}, {1, 2}, (), now)
         batch = Batch("anns", spec, 3, 1, now, stopped=True)
         store.batches.add(batch, [Line(argv=("anns",), number=1, title="anns")])
-        self.desk.services.noticed([going])
-        self.port = await self.desk.forwards.add(PEOPLE[ANN], 1, 8888)
+        self.parts.services.noticed([going])
+        self.port = await self.parts.forwards.add(PEOPLE[ANN], 1, 8888)
 
     async def ask(self, who: int, method: str, target: str, body: Any = None) -> tuple[int, bytes]:
         """The status and all of the answer."""
@@ -124,7 +129,7 @@ class House:
     async def close(self) -> None:
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
-        await self.desk.close()
+        await self.parts.close()
 
 
 def own(method: str) -> list[str]:
@@ -151,15 +156,14 @@ def test_what_is_anothers_is_not_there_whatever_is_asked_of_it(tmp_path: Path) -
                     continue
                 target = house.target(path)
                 assert "{" in path or body_for(path), path
-                if path == "/v1/batches/{name:str}/follow":
-                    target += "?since=0"
+                target += QUERIES.get(path, "")
                 status, answer = await house.ask(BEN, method, target, body_for(path))
                 assert status == 404, (method, path, status, answer)
                 assert json.loads(answer)["error"]["code"] == "not_found", (method, path)
                 asked += 1
         assert asked > 20
         assert house.engine.job(1).state is State.DONE
-        assert house.desk.forwards.list(PEOPLE[ANN]) == [
+        assert house.parts.forwards.list(PEOPLE[ANN]) == [
             {"job": 1, "port": 8888, "local": house.port}
         ]
 
@@ -190,7 +194,7 @@ def test_an_owner_closes_the_own_port_and_follows_the_own_events(tmp_path: Path)
     async def scenario(house: House) -> None:
         await house.fill()
         status, _ = await house.ask(ANN, "DELETE", f"/v1/forwards/{house.port}")
-        assert (status, len(house.desk.forwards)) == (200, 0)
+        assert (status, len(house.parts.forwards)) == (200, 0)
         # What is ben's comes between; each is told of their own, and of nothing else.
         bens = JobSpec(argv=("bens",), cluster="lab", owner="ben", title="bens")
         await house.engine.submit([bens])
@@ -204,7 +208,7 @@ def test_an_owner_closes_the_own_port_and_follows_the_own_events(tmp_path: Path)
 def test_nobody_continues_from_what_another_keeps(tmp_path: Path) -> None:
     async def scenario(house: House) -> None:
         await house.fill()
-        group = _Group(cast("Intake", house.desk.intake), PEOPLE[BEN])
+        group = _Group(house.parts.intake, PEOPLE[BEN])
         spec = JobSpec(argv=("true",), cluster="lab", owner="ben")
         with pytest.raises(NotFound, match="no job 1"):
             await group.complete(Submission(spec, continued=1))

@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ class Taking:
         self.cache = HashCache(now_ns=lambda: FAR_AHEAD_NS)
         self.store = BlobStore(str(root))
 
-    def __call__(self, folder: Path, **settings: object) -> Snapshot:
+    def __call__(self, folder: Path, **settings: Any) -> Snapshot:
         return take_snapshot(
             str(folder),
             SnapshotSettings(**settings),  # type: ignore[arg-type]

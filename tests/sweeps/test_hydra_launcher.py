@@ -1,5 +1,6 @@
 """`hydra/launcher=towline`, as it is typed: sweeps on this machine, ssh machines and a Slurm."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -207,9 +208,42 @@ def test_an_interrupt_stops_the_sweep_and_keeps_what_is_done(app: App, tow: Tow)
     )
     wait_until((app.folder / "out" / "1" / "train.log").exists, 60)
     running.send_signal(2)
-    assert running.wait(60) != 0
+    assert running.wait(60) == 130
     assert app.saw(0)["how"] == "well"
     assert tow.json("batch", "list")["batches"][0]["counts"]["stopped"] == 1
+
+
+def test_two_sweeps_do_not_write_into_one_folder_at_a_time(app: App) -> None:
+    (app.folder / "out").mkdir()
+    place = os.open(app.folder / "out", os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        done = app(*HERE, "seconds=0.01,0.02")
+    finally:
+        os.close(place)
+    assert done.returncode != 0
+    assert f"another sweep writes into {app.folder}/out" in done.stderr + done.stdout
+    assert not (app.folder / "out" / "0").exists()
+
+
+def test_an_application_of_a_package_runs_with_warnings_as_errors(app: App, tow: Tow) -> None:
+    package = app.folder / "lib" / "pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (app.folder / "conf").rename(package / "conf")
+    (app.folder / "train.py").rename(package / "app.py")
+    words = ["hydra.sweep.dir=out", *HERE, "hydra.launcher.parallel_runs_per_node=1", "how=a,b"]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pkg.app", "--multirun", *words],
+        cwd=app.folder,
+        env={**tow.env, "PYTHONPATH": str(app.folder / "lib")},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert [app.saw(number)["how"] for number in (0, 1)] == ["a", "b"]
 
 
 def test_the_three_commands_of_the_example(tow: Tow) -> None:

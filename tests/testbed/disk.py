@@ -5,6 +5,7 @@ import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 USER = "worker"
 UID = 7700
@@ -41,7 +42,7 @@ SSHD_OPTIONS = {
 
 GPU_FOLDER = "usr/local/share/testbed-gpus"
 GPU_TOOL = "usr/local/bin/nvidia-smi"
-_GPU_DEFAULTS: dict[str, object] = {
+_GPU_DEFAULTS: dict[str, Any] = {
     "index": 0,
     "uuid": "",
     "name": "NVIDIA GeForce GTX 1070",
@@ -49,7 +50,7 @@ _GPU_DEFAULTS: dict[str, object] = {
     "memory_used": 0,
     "utilization": 0,
 }
-_APP_DEFAULTS: dict[str, object] = {"gpu_uuid": "", "pid": 0, "used_memory": 0}
+_APP_DEFAULTS: dict[str, Any] = {"gpu_uuid": "", "pid": 0, "used_memory": 0}
 _GPU_QUERY = "index,uuid,name,memory.total,memory.used,utilization.gpu"
 _GPU_TOOL_TEXT = f"""\
 #!/bin/sh

@@ -140,6 +140,10 @@ class Slurm(QueueHosts):
         self._command(ACCESS, "slurmctld")
         wait_until(lambda: "h2" in self._answer("sinfo", "--noheader", "--Node"), timeout=30)
 
+    def controller_log(self) -> str:
+        """All that slurmctld has said since these hosts were started."""
+        return (self.root(ACCESS) / "var/log/testbed-slurmctld.log").read_text(errors="replace")
+
     # Inner workings
 
     def _prepare(self) -> None:
@@ -222,8 +226,8 @@ def _seed(upper: Path, secret: bytes) -> None:
     for index in (0, 1):
         # Slurm tells jobs of GPUs only where it finds devices; these are like /dev/null.
         os.mknod(etc / f"gpu{index}", 0o20666, os.makedev(1, 3))
-    for folder in ("slurmctld", "slurmd"):
-        (upper / f"var/spool/testbed-{folder}").mkdir(parents=True)
+    for daemon in ("slurmctld", "slurmd"):
+        (upper / f"var/spool/testbed-{daemon}").mkdir(parents=True)
     munge = pwd.getpwnam("munge")
     folder = upper / "etc/munge"
     folder.mkdir(mode=0o700)

@@ -72,6 +72,10 @@ class Terminal:
         """Wait for `text` to appear."""
         wait_until(lambda: text in self._read(), timeout, on_timeout=lambda: self.seen)
 
+    def becomes(self, lines: int, columns: int) -> None:
+        """Somebody drags its corner."""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
     def types(self, text: str) -> None:
         os.write(self._ours, text.encode())
 

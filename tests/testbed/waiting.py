@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 Answer = TypeVar("Answer")
 LONGEST_PAUSE_S = 1.0
@@ -13,7 +13,7 @@ class TooLate(AssertionError):
 
 
 def wait_until(
-    condition: Callable[[], Answer],
+    condition: Callable[[], Answer | Literal[False] | None],
     timeout: float = 20,
     on_timeout: Callable[[], object] | None = None,
     every: float = 0.02,

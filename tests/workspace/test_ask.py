@@ -1,5 +1,7 @@
 """What is asked for, as typed: what is ambiguous or mistyped is asked back."""
 
+from typing import Any
+
 import pytest
 
 from towline.config.settings import Config, MachinesCluster, SlurmCluster
@@ -14,7 +16,7 @@ CONFIG = Config(
 )
 
 
-def spec(**asked: object) -> JobSpec:
+def spec(**asked: Any) -> JobSpec:
     ask = JobAsk(argv=["true"], cwd="/", **asked)  # type: ignore[arg-type]
     return spec_from(ask, Places(CONFIG), "me")
 

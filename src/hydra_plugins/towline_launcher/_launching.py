@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import inspect
 import json
 import logging
 import os
-import pickle
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields as fields_of
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +19,25 @@ import cloudpickle
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides, setup_globals
 from hydra.errors import CompactHydraException
-from omegaconf import MissingMandatoryValue, OmegaConf, open_dict, read_write
+from omegaconf import MissingMandatoryValue, OmegaConf
 
-from towline.client.batches import ask_of_batch
+from hydra_plugins.towline_launcher._remembering import recipes_for
+from hydra_plugins.towline_launcher._returns import Run, returned
+from hydra_plugins.towline_launcher._there._recipes import Recipe, apply
+from hydra_plugins.towline_launcher._waiting import wait_for
 from towline.client.session import Session
 from towline.errors import TowlineError, UsageError
-from towline.functions.failures import failure
-from towline.functions.remote.wire import VALUE, Frame
 from towline.sweeps.fields import job_options, packs_of, resources_of, unused
 from towline.sweeps.home import leave_behind
-from towline.sweeps.sweep import Plan, Sweep, submit, wait
+from towline.sweeps.sweep import Plan, Sweep, submit
 
 log = logging.getLogger("towline")
 BASIC = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-#: The module that runs a run, as it is called where that is.
+#: Folders of sweeps of this process, which are locked.
+_TAKEN: dict[Path, int] = {}
+ISOLATIONS = ("fork", "process")
+#: The package that runs a run, as it is called where that is.
 PROGRAM = "towline_hydra"
-
-
-class RunFailed(TowlineError):
-    """A run that ended without a value and without an exception."""
-
-    code = "run_failed"
 
 
 def launch(launcher: Any, overrides: list[list[str]], first: int) -> Sequence[JobReturn]:
@@ -67,6 +65,9 @@ class Launch:
         self.overrides = overrides
         self.first = first
         self.session = Session()
+        self.isolation = str(self.fields.get("isolation") or ISOLATIONS[0])
+        if self.isolation not in ISOLATIONS:
+            raise UsageError(f"hydra.launcher.isolation is one of {', '.join(ISOLATIONS)}")
 
     def run(self) -> Sequence[JobReturn]:
         fields = self.fields
@@ -79,17 +80,15 @@ class Launch:
         packs, parallel = packs_of(len(self.overrides), fields)
         resources, options = resources_of(fields), job_options(fields)
         options["cluster"] = self._cluster(options.get("cluster"))
-        cwd = self.config.hydra.runtime.cwd
-        folder = Path(self.config.hydra.sweep.dir).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        configs = self._composed()
+        cwd, folder = self.config.hydra.runtime.cwd, self._folder()
+        runs = self._runs()
         plan = Plan(
             folder=str(cwd),
             sweep=str(folder),
             packs=packs,
             parallel=parallel,
             titles=[filter_overrides(one) for one in self.overrides],
-            program=PROGRAM,
+            program=f"{PROGRAM}._run",
             resources=resources,
             verbose=bool(fields.get("verbose")),
             raised=[one.name for one in fields_of(JobReturn) if one.name.startswith("_remote_")],
@@ -99,25 +98,36 @@ class Launch:
             self.session,
             plan,
             name=str(fields.get("name") or "sweep"),
-            files=self._files(configs),
-            packages={PROGRAM: Path(__file__).with_name("_run.py")},
+            files=self._files(),
+            packages={PROGRAM: Path(__file__).with_name("_there")},
             options={name: value for name, value in options.items() if value is not None},
             python=str(fields.get("python") or ""),
             max_parallel=int(fields.get("array_parallelism") or 0) if len(packs) > 1 else 0,
         )
         self._tell(sweep, plan)
+        leave = partial(self._leave, sweep, options["cluster"])
         if not waits:
-            if options["cluster"] != "local":
-                leave_behind(sweep.name)
+            leave()
             return []
-        self._wait(sweep)
+        wait_for(self.session, sweep, leave)
         returns = [
-            returned(config, sweep.result(number), str(cwd), str(folder))
-            for number, config in enumerate(configs)
+            returned(run, sweep.result(place), str(cwd), str(folder))
+            for place, run in enumerate(runs)
         ]
         self._tell_failures(sweep, returns)
         sweep.tidy()
         return returns
+
+    def _folder(self) -> Path:
+        folder = Path(self.config.hydra.sweep.dir).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        take(folder)
+        return folder
+
+    def _leave(self, sweep: Sweep, cluster: str | None) -> None:
+        """Have it come home without us."""
+        if cluster != "local":
+            leave_behind(sweep.name)
 
     def _cluster(self, named: str | None) -> str | None:
         """The cluster that is meant where none is named."""
@@ -134,33 +144,41 @@ class Launch:
             )
         return str(found[0])
 
-    def _composed(self) -> list[Any]:
-        """The configuration of every run, as it is now and here."""
-        loader, found = self.launcher.hydra_context.config_loader, []
-        for place, overrides in enumerate(self.overrides):
-            config = loader.load_sweep_config(self.config, overrides)
-            with open_dict(config):
-                config.hydra.job.id = str(self.first + place)
-                config.hydra.job.num = self.first + place
-            found.append(config)
+    def _runs(self) -> list[Run]:
+        """Every run, with what makes its configuration as it is now and here."""
+        loader = self.launcher.hydra_context.config_loader
+        self.bases, self.recipes = recipes_for(loader, self.config, self.overrides)
+        found = []
+        for place, recipe in enumerate(self.recipes):
+            base = self.bases[recipe.base]
+            task = recipe.task or list(base.hydra.overrides.task)
+            found.append(Run(self.first + place, task, partial(composed, base, recipe)))
         return found
 
-    def _files(self, configs: list[Any]) -> dict[str, bytes]:
+    def _files(self) -> dict[str, bytes]:
         # What plugins define may not be installed over there.
         for name in {
             ".".join(name.split(".")[:2]) for name in sys.modules if "hydra_plugins." in name
         }:
             cloudpickle.register_pickle_by_value(sys.modules[name])
         launcher = self.launcher
+        context = copy.copy(launcher.hydra_context)
+        context.config_loader = getattr(context.config_loader, "stock", context.config_loader)
         state = Singleton.get_state()
         try:
             function = launcher.task_function
-            shared = cloudpickle.dumps((launcher.hydra_context, function, state))
+            shared = cloudpickle.dumps((context, function, state))
         except Exception as error:
             function = of_script(launcher.task_function, Path(self.config.hydra.runtime.cwd), error)
-            shared = cloudpickle.dumps((launcher.hydra_context, function, state))
-        runs = {f"run-{place}": cloudpickle.dumps(one) for place, one in enumerate(configs)}
-        return {"shared": shared, **runs}
+            shared = cloudpickle.dumps((context, function, state))
+        recipes = [(one.base, one.values, one.task, one.dirname) for one in self.recipes]
+        runs = ([cloudpickle.dumps(base) for base in self.bases], recipes)
+        settings = {"first": self.first, "isolation": self.isolation}
+        return {
+            "shared": shared,
+            "runs": cloudpickle.dumps(runs),
+            "settings": json.dumps(settings).encode(),
+        }
 
     def _tell(self, sweep: Sweep, plan: Plan) -> None:
         jobs = len(plan.packs)
@@ -173,30 +191,47 @@ class Launch:
             log.warning("these fields of hydra.launcher do nothing here: %s", ", ".join(left))
         log.info("follow it: tow batch show -f %s", sweep.name)
 
-    def _wait(self, sweep: Sweep) -> None:
-        try:
-            wait(self.session, sweep, lambda event: None)
-        except KeyboardInterrupt:
-            log.error("stopping sweep %s", sweep.name)
-            ask_of_batch(self.session, sweep.name, "stop", {"now": True})
-            wait(self.session, sweep, lambda event: None)
-            raise
-
     def _tell_failures(self, sweep: Sweep, returns: list[JobReturn]) -> None:
         failed = [one for one in returns if one.status == JobStatus.FAILED]
         if not failed:
             return
-        for one in failed:
+        for place, one in enumerate(returns):
+            if one.status != JobStatus.FAILED:
+                continue
             error = one._return_value
             words = str(error.__cause__ or "").strip().strip('"').strip()
             log.error(
                 "run %s failed: %s: %s%s",
-                f"#{one.hydra_cfg.hydra.job.num} [{' '.join(one.overrides)}]",
+                f"#{self.first + place} [{' '.join(one.overrides)}]",
                 type(error).__name__,
                 error,
                 f"\n{words}" if words else "",
             )
         log.error("%d of %d runs failed · tow batch log %s", len(failed), len(returns), sweep.name)
+
+
+def take(folder: Path) -> None:
+    """Have the sweep's folder for ourselves: two sweeps of the same second have the same one."""
+    if folder in _TAKEN:
+        return
+    place = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(place)
+        raise UsageError(
+            f"another sweep writes into {folder}", "start this one again, or set hydra.sweep.dir"
+        ) from None
+    except OSError:
+        pass  # A disk without locks.
+    _TAKEN[folder] = place
+
+
+def composed(base: Any, recipe: Recipe) -> Any:
+    """The configuration of a run."""
+    config = copy.deepcopy(base)
+    apply(config, recipe)
+    return config
 
 
 def plain_fields(fields: dict[str, Any]) -> dict[str, Any]:
@@ -224,64 +259,3 @@ def of_script(function: Callable[..., Any], folder: Path, error: Exception) -> t
         raise UsageError(f"the task function cannot travel: {error}") from error
     inside = path.relative_to(folder) if path.is_relative_to(folder) else path
     return str(inside), name
-
-
-def returned(config: Any, came: Frame | None, cwd: str, folder: str) -> JobReturn:
-    """What a run returned, as Hydra's sweepers want it."""
-    made = JobReturn()
-    task = copy.deepcopy(config)
-    with read_write(task), open_dict(task):
-        del task["hydra"]
-    made.cfg = task
-    subdir = str(OmegaConf.select(config, "hydra.sweep.subdir"))
-    with read_write(config), open_dict(config):
-        config.hydra.runtime.output_dir = os.path.join(folder, subdir)
-    made.hydra_cfg = OmegaConf.masked_copy(config, "hydra")
-    made.overrides = OmegaConf.to_container(config.hydra.overrides.task)  # type: ignore[assignment]
-    made.task_name = config.hydra.job.name
-    made.working_dir = cwd
-    made.status = JobStatus.FAILED
-    if came is None:
-        made.return_value = RunFailed("it left no result: its job was stopped, lost or never began")
-        return made
-    kind, _, payload = came
-    if kind not in (VALUE, b"R"):
-        made.return_value = RunFailed(_how(json.loads(payload)))
-        return made
-    told = pickle.loads(payload)
-    if "working_dir" in told:
-        made.working_dir = _at_home(told["working_dir"], told["home"], [folder, cwd])
-    if "value" in told:
-        made.return_value = pickle.loads(told["value"])
-        made.status = JobStatus.COMPLETED
-        return made
-    for name, value in told.get("raised", {}).items():
-        setattr(made, name, value)
-    error = failure(told["failure"])
-    if not isinstance(error, Exception):
-        # It would end the whole sweep here.
-        cause, words = error.__cause__, f"{type(error).__name__}: {error}"
-        if isinstance(error, SystemExit):
-            words = f"it left with exit code {error.code}"
-        error = RunFailed(words)
-        error.__cause__ = cause
-    made.return_value = error
-    return made
-
-
-def _at_home(path: str, there: list[str], here: list[str]) -> str:
-    """A path on the machine as it is called here."""
-    for theirs, ours in zip(there, here, strict=True):
-        if path == theirs or path.startswith(theirs + "/"):
-            return ours + path[len(theirs) :]
-    return path
-
-
-def _how(told: dict[str, Any]) -> str:
-    """How a process ended that left no word."""
-    number = told.get("signal")
-    if number is None:
-        return f"it ended with exit code {told.get('code')} and no return value"
-    name = signal.strsignal(number) if number in set(signal.Signals) else None
-    word = "killed by" if number == signal.SIGKILL else "ended by"
-    return f"{word} signal {number}" + (f" ({name.lower()})" if name else "")

@@ -41,6 +41,9 @@ class BaseConf:
     #: What is divided among the runs of a job: cpu, cuda, rendering, stagger.
     resources_config: Any = field(default_factory=dict)
     verbose: bool = False
+    #: "fork": runs of a job begin from the application as it was imported once, each in a process
+    #: of its own; "process": each imports it anew.
+    isolation: str = "fork"
 
 
 @dataclass
@@ -104,6 +107,10 @@ class TowlineLauncher(Launcher):
 
     def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:
         self.config = config
+        from hydra_plugins.towline_launcher._remembering import remember
+
+        # The sweeper has the very same, and composes every run before it calls `launch`.
+        remember(hydra_context)
         self.hydra_context = hydra_context
         self.task_function = task_function
 

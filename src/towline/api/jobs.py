@@ -14,6 +14,8 @@ class QueueEntry(TypedDict):
     time_limit: str
     requeued_at: float
     requeued: str
+    #: It shares that entry: so many lines of its batch at a time; 0: it is alone in it.
+    shared_by: int
     since: NotRequired[float]
     reason: NotRequired[str]
     expected: NotRequired[float]
@@ -165,6 +167,8 @@ class JobDetail(JobView):
     env: list[str]
     commit: str
     branch: str
+    #: Where the version in its folder comes from, in words; empty where nobody said so.
+    origin: str
     changed: list[Changed]
     files: int
     bytes: int

@@ -41,6 +41,8 @@ class MachineView(TypedDict):
     cpus_free: NotRequired[float]
     mem_mb: NotRequired[int]
     mem_free_mb: NotRequired[int]
+    #: The queues, or partitions, of its cluster that a node is in.
+    queues: NotRequired[list[str]]
 
 
 class Capacity(TypedDict):

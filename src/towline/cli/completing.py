@@ -71,6 +71,8 @@ def _parser(before: list[str]) -> tuple[Parser | None, list[str]]:
     from towline.cli.main import load
 
     name, *words = before
+    if name == "sweep":
+        name, words = _as_batch(words)
     if name != "batch":
         parser: Parser = load(name).parser()
         return parser, words
@@ -81,6 +83,15 @@ def _parser(before: list[str]) -> tuple[Parser | None, list[str]]:
     if words and words[0] in ACTIONS:
         return parser_of(words[0]), words[1:]
     return whole(), words
+
+
+def _as_batch(words: list[str]) -> tuple[str, list[str]]:
+    """What is done with a sweep is done with a batch, but for its table."""
+    from towline.cli.commands.sweep import ACTIONS
+
+    if words and words[0] in ACTIONS and words[0] != "table":
+        return "batch", [ACTIONS[words[0]], *words[1:]]
+    return "sweep", words
 
 
 def _joined(typed: list[str]) -> list[str]:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from towline.client.session import Session
 
-#: So long nothing is said while the folder is read.
-SLOW_S = 1.5
 INTERRUPTED_CODE = 130
 #: What to exit with, of the answers to `what_now` after which nothing is followed any more.
 LEAVING = {"detach": 0, "leave": INTERRUPTED_CODE}
@@ -78,7 +76,9 @@ class TerminalFollow:
         if interactive():
             self._hold_interrupts()
             if self.job_id is None:
-                self._say_when_slow()
+                from towline.cli.patience import say_when_slow
+
+                self._quiet = say_when_slow()
         while True:
             try:
                 return self._to_the_end()
@@ -98,18 +98,6 @@ class TerminalFollow:
             self.interrupted = True
 
         signal.signal(signal.SIGINT, pressed)
-
-    def _say_when_slow(self) -> None:
-        """A large folder takes a while to read: say so, rather than nothing."""
-        import signal
-
-        def slow(number: int, frame: FrameType | None) -> None:
-            note("reading this folder; .towignore and --exclude leave things out")
-
-        if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
-            signal.signal(signal.SIGALRM, slow)
-            signal.setitimer(signal.ITIMER_REAL, SLOW_S)
-            self._quiet = lambda: signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _heard_first(self) -> None:
         if self._quiet is not None:

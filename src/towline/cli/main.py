@@ -19,6 +19,7 @@ COMMANDS = {
     "Run": {
         "run": "run a command as a job and follow it",
         "batch": "run many commands as one batch and follow it",
+        "sweep": "run a command with every combination of values",
         "attach": "follow a job again, from the start of its output",
         "wait": "wait until jobs have ended",
         "stop": "stop jobs",
@@ -67,6 +68,7 @@ COMMANDS = {
         "doctor": "check every cluster step by step",
         "gc": "remove what ended jobs left on machines",
         "engine": "look at, end or debug the Engine behind `tow`",
+        "server": "make and run the server of a team",
         "completion": "let your shell complete what you type behind `tow`",
     },
 }
@@ -122,7 +124,11 @@ def load(name: str) -> ModuleType:
 
 
 def dispatch(args: list[str]) -> int:
-    """What is typed behind `tow`, done by the command it names."""
+    """What is typed behind `tow`, done by the command it names; `@NAME`: of that server."""
+    if args and args[0].startswith("@") and len(args[0]) > 1:
+        from towline.client.servers import VARIABLE
+
+        os.environ[VARIABLE], args = args[0][1:], args[1:]
     name = args[0] if args else "help"
     if name in ("help", "-h", "--help"):
         topics = [word for word in args[1:2] if not word.startswith("-")]

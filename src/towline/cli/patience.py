@@ -1,4 +1,4 @@
-"""While a command waits for a machine: say at once that it does not answer, and since when."""
+"""While a command waits: say that a machine does not answer, or that the folder is being read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from towline.cli.terminal.wording import machines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from towline.client.session import Session
 
 #: A machine that answers at all does so within this time.
 _PATIENCE_S = 1.5
+#: So long nothing is said while the folder is read.
+_SLOW_S = 1.5
 
 
 @contextmanager
@@ -41,3 +44,17 @@ def _tell_if_silent(session: Session, job: int) -> None:
     if heard and time.time() - heard > _PATIENCE_S:
         since = time.strftime("%H:%M:%S", time.localtime(heard))
         note(f"{printable(machines(view))} does not answer since {since}; trying")
+
+
+def say_when_slow() -> Callable[[], object]:
+    """A large folder takes a while to read: say so, unless what is returned is called before."""
+    import signal
+
+    def slow(number: int, frame: FrameType | None) -> None:
+        note("reading this folder; .towignore and --exclude leave things out")
+
+    if signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
+        return lambda: None
+    signal.signal(signal.SIGALRM, slow)
+    signal.setitimer(signal.ITIMER_REAL, _SLOW_S)
+    return lambda: signal.setitimer(signal.ITIMER_REAL, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from towline.cli.terminal import interactive
 from towline.client.session import Session
 
@@ -13,9 +15,35 @@ if TYPE_CHECKING:
     from towline.client.session import Login, Trust
 
 
-def open_session() -> Session:
-    """Where somebody sits there, passwords and trust are asked for; elsewhere, errors say so."""
+def open_session(cluster: str | None = None) -> Session:
+    """Where somebody sits there, passwords and trust are asked for; elsewhere, errors say so.
+
+    A cluster that is a team's server is talked to directly: its Engine decides, not ours.
+    """
+    if (server := os.environ.get("TOWLINE_SERVER") or server_of(cluster)) is not None:
+        from towline.cli.team import server_session
+
+        return server_session(server)
     return Session(on_login=_log_in, on_trust=_trust) if interactive() else Session()
+
+
+def open_for(options: Namespace) -> Session:
+    """The session that `-c` asks for; what is left of that is a cluster of its Engine."""
+    session = open_session(options.cluster)
+    if server_of(options.cluster) is not None:
+        options.cluster = options.cluster.partition("/")[2] or None
+    return session
+
+
+def server_of(cluster: str | None) -> str | None:
+    """The server that a cluster is, or is behind (`team/slurm`)."""
+    if not cluster:
+        return None
+    from towline.client.servers import is_known
+    from towline.config.paths import home_paths
+
+    name = cluster.partition("/")[0]
+    return name if is_known(home_paths(), name) else None
 
 
 def read_with_job(parser: Parser, args: list[str]) -> tuple[Namespace, Session, int]:

@@ -13,14 +13,13 @@ from towline.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _socket import socket
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Unpack
 
     from towline.client.asks import Options
     from towline.client.events import Event
     from towline.client.job import Job
-    from towline.client.transport import Body
+    from towline.client.transport import Body, Connection
     from towline.config.paths import Paths
 
 #: How often what does no harm is asked again when the Engine goes away over it.
@@ -207,10 +206,10 @@ class Session:
                 return
         yield from self.frames(method, target, body, key, deadline=deadline)
 
-    def connect(self, submission: Body = None) -> socket:
+    def connect(self, submission: Body = None) -> Connection:
         """A connection to the Engine, which is started, for a submission, when there is none.
 
-        Nothing else here knows where an Engine is: a team's server will be reached from here.
+        Nothing else here knows where an Engine is; a team's server is reached in remote.py.
         """
         try:
             return connect(self.paths.socket)
@@ -280,11 +279,19 @@ class Session:
 
         return running(self.paths)
 
+    def take_home(self, job_id: int) -> bool:
+        """Take the results of an ended job home; False: one's own Engine has done that itself."""
+        return False
+
     def retire(self) -> bool:
         """Ask the Engine to end, and wait until it did; False when there was none."""
         from towline.client.local import retire
 
         return retire(self.paths)
+
+    def headers(self) -> dict[str, str]:
+        """What goes with every request."""
+        return {} if self._outdated else {"Towline-Version": __version__}
 
     def _answer(self, method: str, target: str, body: Any, key: str = "") -> Any:
         try:
@@ -298,7 +305,7 @@ class Session:
         return json.loads(text) if text else {}
 
     def _open_once(self, method: str, target: str, body: Body, key: str) -> Reply:
-        headers = {} if self._outdated else {"Towline-Version": __version__}
+        headers = self.headers()
         if key:
             headers["Idempotency-Key"] = key
         connection = self.connect(submission=body if key else None)

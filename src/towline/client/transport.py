@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client over a unix socket: one connection per call.
+"""A small HTTP/1.1 client, over a unix socket or TLS (remote.py): one connection per call.
 
 `http.client` alone costs more time than a whole `tow status`. This speaks exactly what the
 Engine's API needs: a status line, headers, bodies by content-length, in chunks or until close.
@@ -14,9 +14,12 @@ from towline.errors import EngineError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from ssl import SSLSocket
     from typing import Any, BinaryIO, TypeAlias
 
     Body: TypeAlias = "bytes | BodyFromDisk | FrameUpload | None"
+    #: Of one's own Engine, or of a team's server.
+    Connection: TypeAlias = "socket | SSLSocket"
 
 PIECE = 1 << 18
 HEAD_LIMIT = 1 << 16
@@ -67,7 +70,7 @@ class BodyFromDisk:
         self.source = source
         self.size = size
 
-    def send_over(self, connection: socket) -> None:
+    def send_over(self, connection: Connection) -> None:
         # The same request may be sent again, to a newer Engine.
         self.source.seek(0)
         left = self.size
@@ -86,7 +89,7 @@ class FrameUpload:
         #: Called again when the same request is sent again.
         self.frames = frames
 
-    def send_over(self, connection: socket) -> None:
+    def send_over(self, connection: Connection) -> None:
         import json
 
         for header, blob in self.frames():
@@ -98,7 +101,7 @@ class FrameUpload:
 
 
 def request(
-    connection: socket,
+    connection: Connection,
     method: str,
     target: str,
     body: Body = None,
@@ -130,7 +133,7 @@ def request(
 class Reply:
     """The Engine's answer; its body is read piece by piece."""
 
-    def __init__(self, connection: socket) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._raw = bytearray()
         #: When (`time.monotonic`) to stop waiting for more, with a TimeoutError; None: never.

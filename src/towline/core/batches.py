@@ -31,6 +31,8 @@ class Progress:
         self.cursor = batch.first
         #: When jobs ended lately, and how many.
         self._ends: deque[tuple[float, int]] = deque()
+        #: When the first of its jobs was seen to begin.
+        self._began = 0.0
 
     @property
     def over(self) -> bool:
@@ -64,6 +66,8 @@ class Progress:
         self.counts[before] -= 1
         self.counts[job.state] += 1
         self._waiting += (job.state is State.QUEUED) - (before is State.QUEUED)
+        if job.state is not State.QUEUED:
+            self._began = self._began or now
         if job.state.final:
             del self.inside[job.id]
             self._note_end(now)
@@ -80,7 +84,9 @@ class Progress:
         self._forget_ends(now)
         if not self._ends:
             return 0.0
-        return sum(count for _, count in self._ends) / max(1.0, now - self._ends[0][0])
+        # Not since the first end: before it, too, jobs were at work.
+        since_s = min(LATELY_S, now - self._began)
+        return sum(count for _, count in self._ends) / max(1.0, since_s)
 
     def eta_s(self, now: float) -> float | None:
         """How long it will take at this rate; None if that cannot be told."""

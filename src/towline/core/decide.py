@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import astuple, replace
 
-from towline.core import jobs, outside
+from towline.core import jobs, outside, team
 from towline.core.following import Lines
 from towline.core.given_up import Given, GivenUp, counts_again
 from towline.core.health import Health, HealthVerdict
@@ -44,6 +44,7 @@ from towline.model.events import (
     StopAsked,
     StopAttempt,
     Submitted,
+    TeamSeen,
     UnitEnded,
     WaitingSkipped,
     WaitingStopped,
@@ -86,6 +87,7 @@ class Core(Ledger):
             MachineAway: lambda fact, now, step: self.scheduler.series.reached(*astuple(fact)),
             MachineGone: self._machine_gone,
             MachineRemoved: self._machine_removed,
+            TeamSeen: lambda fact, now, step: team.seen(self, fact, now, step),
             ProcessStarted: self._process_started,
             ProcessSilent: self._process_silent,
             AttemptWaits: self._attempt_waits,
@@ -103,10 +105,11 @@ class Core(Ledger):
             self._follow_ends(now, step)
             self._judge(self.health.due(now))
             self._place(now, step)
+            team.note_shares(self, step)
         except Exception as error:
             step.failures.append(("placing jobs", error))
         step.tell_the_rest()
-        wakes = self.scheduler.wake_at(now), self.health.wake_at(), self.gates.wake_at(now)
+        wakes = self.scheduler.wake_at(now), self.health.wake_at(), self.holds.wake_at(now)
         step.wake_at = min(filter(None, wakes), default=None)
         return step
 
@@ -144,7 +147,7 @@ class Core(Ledger):
         self.scheduler.withdraw(job_id)
         self.scheduler.release(job_id, now, None, False)
         self.chains.leave(job_id)
-        self.gates.leave(job_id)
+        self.holds.leave(job_id)
         for known in (self.jobs, self._requests, self._started, self._since):
             known.pop(job_id, None)
 
@@ -180,9 +183,7 @@ class Core(Ledger):
                 continue
             job = jobs.stop_asked(job, now)
             if job.state.final:
-                self.scheduler.withdraw(job_id)
-                self._forget(job, step)
-                step.tell(job, Kind.ENDED)
+                self.end_waiting(job, step)
                 self._go_on_without(job, step)
             else:
                 self.chains.leave(job_id)
@@ -299,6 +300,8 @@ class Core(Ledger):
     def _process_ended(self, fact: ProcessEnded, now: float, step: Step) -> None:
         began = fact.ending.started or now
         self._take_up_again(fact.job, fact.attempt, fact.rank, began, fact.ending, step)
+        if fact.ending.started:  # of which nobody may have heard: no Engine was there
+            self._process_started(fact.start, now, step)
         job = self._current(fact.job, fact.attempt)
         if job is None or job.attempt is None or fact.rank in job.attempt.heard():
             return
@@ -308,7 +311,8 @@ class Core(Ledger):
             if fact.said is not None and len(job.attempt.placement) == 1:  # type: ignore[union-attr]
                 step.said[job.id] = fact.said
             return
-        if fact.ending.ok or job.state is State.STOPPING:
+        goes_on = fact.ending.ok and not job.spec.ends_together
+        if goes_on or job.state is State.STOPPING:
             self._keep(job, step)
             return
         job = jobs.stopping_the_rest(job, fact.rank, fact.ending)
@@ -356,7 +360,7 @@ class Core(Ledger):
             step.tell(job, Kind.ENDED)
         else:
             step.remember(job)
-            self._enqueue(job, jobs.why_again(job), step)
+            self._enqueue(job, jobs.why_again(job), step, **jobs.why_void(job))
         for remark in self._judge(verdicts):
             step.tell(job, Kind.REMARK, remark=remark)
 
@@ -369,6 +373,7 @@ class Core(Ledger):
     def _place(self, now: float, step: Step) -> None:
         for placed in self.scheduler.decide(now):
             job, series = self.jobs[placed.id], self.scheduler.series.named(placed.id)
+            job = team.bounded(self, job)
             job = jobs.placed(job, placed.placement, self._new_token(), series, placed.places)
             self._keep(job, step, jobs.how_placed(job), **jobs.whereabouts(job))
             self.health.started(job)

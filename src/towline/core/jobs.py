@@ -122,7 +122,7 @@ def stopped_waiting(job: Job, reason: Reason, now: float) -> Job:
 
 
 def stopping_the_rest(job: Job, rank: int, ending: Ending) -> Job:
-    """One process failed: the others end with it."""
+    """One process failed, or the job ends with its first one: the others end with it."""
     reason = replace(_why_ended(job, rank, ending), then="stopping_others")
     return replace(job, state=next_state(job.state, "stop"), reason=reason)
 
@@ -148,7 +148,7 @@ def concluded(job: Job, now: float) -> Job:
     """All processes have ended: what the job has become, or `queued` again for another attempt."""
     assert job.attempt is not None
     endings = job.attempt.endings
-    if all(ending.ok for ending in endings.values()):
+    if all(ending.ok for ending in endings.values()) or _ended_together(job):
         return _final(job, "succeed", 0, NO_REASON, endings, now)
     if never := _never(job):
         return skipped(job, never, now)
@@ -176,6 +176,15 @@ def concluded(job: Job, now: float) -> Job:
         )
     happening = "lose" if culprit.cause in ("lost", SILENT) else "fail"
     return _final(job, happening, exit_code_of(culprit), reason, endings, now)
+
+
+def _ended_together(job: Job) -> bool:
+    """Whether a process ended well, and the others were stopped because of that alone."""
+    assert job.attempt is not None
+    endings = job.attempt.endings.values()
+    stopped_or_well = all(ending.ok or ending.cause == "stopped" for ending in endings)
+    well = any(ending.ok for ending in endings)
+    return job.spec.ends_together and not job.stop_asked and stopped_or_well and well
 
 
 def _never(job: Job) -> Reason:
@@ -310,6 +319,14 @@ def why_again(job: Job) -> Kind:
     assert job.attempt is not None
     void = all(ending.cause in NEVER_STARTED for ending in job.attempt.endings.values())
     return Kind.CAME_BACK if job.attempt.places and void else Kind.REQUEUED
+
+
+def why_void(job: Job) -> dict[str, str]:
+    """For the journal, why a job that waits again did not start, where that is all there is."""
+    assert job.attempt is not None
+    endings = job.attempt.endings.values()
+    texts = [one.text for one in endings if one.cause in NEVER_STARTED and one.text]
+    return {"void": texts[0]} if texts else {}
 
 
 def whereabouts(job: Job) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 from towline.core import jobs
 from towline.core.chains import Chains
 from towline.core.following import Lines, Queues
-from towline.core.gates import Gates
+from towline.core.holds import Holds
 from towline.core.scheduling.bucket import as_waiting
 from towline.core.scheduling.scheduler import Scheduler
 from towline.core.step import Step
@@ -56,7 +56,7 @@ class Ledger:
         #: Those of them, and those batches, that wait for others.
         self.chains = Chains()
         #: Those that somebody holds, or that begin at a time.
-        self.gates = Gates()
+        self.holds = Holds()
         self._queues = Queues(self.jobs, lines)
         #: Batches that wait -> the cluster whose own queue they go into.
         self._bound_for: dict[str, str] = {}
@@ -70,14 +70,24 @@ class Ledger:
         if why is not None:
             step.tell(job, why, **data)
 
+    def request_of(self, job_id: int) -> Request:
+        return self._requests[job_id]
+
+    def end_waiting(self, ended: Job, step: Step) -> None:
+        """What waited here has ended."""
+        self.scheduler.withdraw(ended.id)
+        self.chains.leave(ended.id)
+        self._forget(ended, step)
+        step.tell(ended, Kind.ENDED)
+
     def _forget(self, job: Job, step: Step) -> None:
         step.was(job.id, self.jobs.pop(job.id, None))
         self._requests.pop(job.id, None)
-        self.gates.leave(job.id)
+        self.holds.leave(job.id)
         step.changed[job.id] = job
 
-    def _enqueue(self, job: Job, why: Kind, step: Step) -> None:
-        self._keep(job, step, why)
+    def _enqueue(self, job: Job, why: Kind, step: Step, **data: Any) -> None:
+        self._keep(job, step, why, **data)
         self._queue(job, step)
 
     def _queue(self, job: Job, step: Step) -> None:
@@ -105,14 +115,14 @@ class Ledger:
         """Into its queue, unless it is to run after others: then it waits, or is skipped; or later,
         or when it is let go."""
         spec = job.spec
-        if spec.batch or not (spec.after or spec.hold or spec.begin):
+        if spec.batch or not (spec.after or spec.hold or spec.begin_here):
             self._enqueue(job, why, step)
             return
         # Whoever retries it lets it go.
         by_user = spec.hold and why is Kind.SUBMITTED
-        never = self._bar(job.id, spec.after, by_user, spec.begin, now, step)
+        never = self._bar(job.id, spec.after, by_user, spec.begin_here, now, step)
         if never is None and self._is_barred(job.id) and self._follows(job, step) is None:
-            begin = self.gates.begin_of(job.id)
+            begin = self.holds.begin_of(job.id)
             self._keep(jobs.held(job, by_user), step, why, **({"begin": begin} if begin else {}))
         elif never is None:
             self._enqueue(job, why, step)
@@ -132,16 +142,16 @@ class Ledger:
         """Let one wait for whatever it has to; why it never will come true, if it cannot."""
         never = self.chains.join(unit, after, lambda other: self._end_of(other, step))
         if never is None:
-            self.gates.shut(unit, held, begin, now)
+            self.holds.add(unit, held, begin, now)
         return never
 
     def _is_barred(self, unit: Unit) -> bool:
-        return unit in self.chains or unit in self.gates
+        return unit in self.chains or unit in self.holds
 
     def _held_again(self, job: Job, now: float, step: Step) -> None:
         """After a restart: what it waits for may have ended just before."""
         by_user = job.reason == HELD
-        never = self._bar(job.id, job.spec.after, by_user, job.spec.begin, now, step)
+        never = self._bar(job.id, job.spec.after, by_user, job.spec.begin_here, now, step)
         if not self._is_barred(job.id):
             self._go_on(job.id, never, now, step)
         self._ripe[job.id] = None
@@ -178,8 +188,8 @@ class Ledger:
             job = self.jobs.get(unit) if isinstance(unit, int) else None
             if fact.held and job is not None:
                 self._hold(job, step)
-            elif not fact.held and self.gates.is_held(unit):
-                self.gates.let_go(unit)
+            elif not fact.held and self.holds.is_held(unit):
+                self.holds.let_go(unit)
                 if job is not None:
                     self._keep(jobs.held_as_well(job, False), step)
                 self._go_on(unit, None, now, step, by="user")
@@ -195,16 +205,16 @@ class Ledger:
             self._keep(jobs.held_as_well(job, True), step, Kind.HELD)
         else:
             return
-        self.gates.hold(job.id)
+        self.holds.hold(job.id)
 
     def _begin_in_time(self, now: float, step: Step) -> None:
-        for unit in self.gates.due(now):
+        for unit in self.holds.due(now):
             self._go_on(unit, None, now, step, by="time")
 
     def _unit_ended(self, fact: UnitEnded, now: float, step: Step) -> None:
         self.chains.leave(fact.unit)
         self._ripen(fact.unit)
-        self.gates.leave(fact.unit)
+        self.holds.leave(fact.unit)
         for waiter, never in self.chains.ended(fact.unit, fact.state):
             self._go_on(waiter, never, now, step)
 
@@ -240,7 +250,7 @@ class Ledger:
         if never is None and self._is_barred(waiter):
             self._ripe[waiter] = None
             return
-        self.gates.leave(waiter)
+        self.holds.leave(waiter)
         if isinstance(waiter, str):
             step.chained.append((waiter, never))
         elif self.jobs[waiter].state is not State.WAITING:
@@ -269,7 +279,7 @@ class Ledger:
 
     def _follows(self, job: Job, step: Step) -> tuple[Follow, ...] | None:
         """What it is to follow in the queue of its cluster; None where it cannot go there yet."""
-        if job.spec.queue is None or job.id in self.gates:
+        if job.spec.queue is None or job.id in self.holds:
             return None
         if job.id not in self.chains:
             return ()
@@ -283,7 +293,7 @@ class Ledger:
         """Let those into a queue that wait for nothing but what is in it."""
         while self._ripe:
             waiter, _ = self._ripe.popitem()
-            if waiter not in self.chains or waiter in self.gates:
+            if waiter not in self.chains or waiter in self.holds:
                 continue
             if isinstance(waiter, str):
                 self._hand_over_lines(waiter, step)

@@ -9,6 +9,7 @@ from towline.model.events import Order
 from towline.model.job import Attempt, Job
 from towline.model.journal import Kind, Told
 from towline.model.reason import Reason
+from towline.model.team.rules import Share
 
 
 class Step(Struct):
@@ -32,6 +33,8 @@ class Step(Struct):
     chained: list[tuple[str, Reason | None]] = field(default_factory=list)
     #: Batches whose jobs follow, in the queue of their cluster, what the batch waits for.
     followed: list[str] = field(default_factory=list)
+    #: What owners have used, where that is to outlive the Engine.
+    shares: list[Share] = field(default_factory=list)
     #: Each job as it was written last; None: it has no row yet.
     _before: dict[int, Job | None] = field(default_factory=dict)
     #: Each job as the journal knows it so far.

@@ -81,14 +81,22 @@ def waits_for(engine: Engine, waiter: Unit, after: tuple[Awaited, ...]) -> list[
 
 def waiting_words(engine: Engine, waiter: Unit, after: tuple[Awaited, ...]) -> str:
     """`waits for job 12 (running)`, and what else keeps it back; empty when nothing does."""
-    views, gates = waits_for(engine, waiter, after), engine.core.gates
+    views, holds = waits_for(engine, waiter, after), engine.core.holds
     told = [(view["batch"] or view["job"], view["when"], view["state"]) for view in views]
     words = [f"waits{_where(engine, waiter)} for {awaited_words(told)}"] if told else []
-    if begin := gates.begin_of(waiter):
-        words.append(time.strftime("waits until %Y-%m-%d %H:%M:%S", time.localtime(begin)))
-    if gates.is_held(waiter):
+    if begin := holds.begin_of(waiter) or _begin_there(engine, waiter):
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begin))
+        words.append(f"waits{_where(engine, waiter)} until {clock}")
+    if holds.is_held(waiter):
         words.append(f"is held: `tow qrls {_number(engine, waiter)}` lets it go")
     return ", and ".join(words)
+
+
+def _begin_there(engine: Engine, waiter: Unit) -> float:
+    """The time that a queue lets it wait for; 0 if it does not."""
+    job = engine.core.jobs.get(waiter) if isinstance(waiter, int) else None
+    waits = job is not None and job.spec.queue is not None and job.state is State.STARTING
+    return job.spec.begin if job and waits and job.spec.begin > engine.clock() else 0.0
 
 
 def _where(engine: Engine, waiter: Unit) -> str:
@@ -98,7 +106,8 @@ def _where(engine: Engine, waiter: Unit) -> str:
         return f" in {batch.base.cluster}'s own queue" if batch and batch.follows else ""
     job = engine.core.jobs.get(waiter)
     follows = job is not None and job.attempt is not None and job.attempt.follows
-    return f" in {job.spec.cluster}'s own queue" if job and follows else ""
+    there = follows or _begin_there(engine, waiter)
+    return f" in {job.spec.cluster}'s own queue" if job and there else ""
 
 
 def _number(engine: Engine, unit: Unit) -> Unit:
@@ -110,7 +119,7 @@ def _number(engine: Engine, unit: Unit) -> Unit:
 async def hold(engine: Engine, jobs: Sequence[Job]) -> list[int]:
     """Keep back jobs that have not begun; those of which it is too late."""
     await engine.tell(HoldAsked(tuple(job.id for job in jobs), held=True))
-    return [job.id for job in jobs if not engine.core.gates.is_held(job.id)]
+    return [job.id for job in jobs if not engine.core.holds.is_held(job.id)]
 
 
 async def let_go(engine: Engine, jobs: Sequence[Job]) -> None:
@@ -139,7 +148,7 @@ def check_retry(engine: Engine, jobs: Sequence[Job], batches: Sequence[Batch] = 
     for job in jobs:
         _check_after(engine, f"job {job.id}", job.spec.after, again)
         core = engine.core
-        if job.spec.batch and (job.spec.batch in core.chains or job.spec.batch in core.gates):
+        if job.spec.batch and (job.spec.batch in core.chains or job.spec.batch in core.holds):
             raise UsageError(
                 f"job {job.id} is of batch {job.spec.batch}, which waits",
                 hint=f"it goes on with its batch: tow why {job.spec.batch}",

@@ -397,4 +397,4 @@ class Engine:
     @property
     def active(self) -> bool:
         """False when nothing is running, waiting or being watched."""
-        return bool(self.core.jobs or self.core.gates) or self.journal.is_watched
+        return bool(self.core.jobs or self.core.holds) or self.journal.is_watched

@@ -33,6 +33,7 @@ from towline.model.events import StopAsked
 from towline.model.job import Job, JobSpec, Queueing
 from towline.model.odd_text import original
 from towline.model.principal import Principal
+from towline.model.units import format_duration
 from towline.workspace.base import (
     BatchDraft,
     Draft,
@@ -175,9 +176,15 @@ class Intake:
         await self._meet(drivers)
         if spec.queue is not None:
             return await self.fleet.check_possible(spec.cluster, spec.queue)
+        if not drivers:
+            raise Impossible(f"the cluster {spec.cluster} has no machine", "")
         scheduler = self.engine.core.scheduler
         problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
-        if problem and all(self.fleet.is_seen(driver.name) for driver in drivers):
+        longest_s = scheduler.rules.longest_s(spec.owner)
+        if longest_s and spec.time_s > longest_s:
+            text = f"jobs of {spec.owner} may run for {format_duration(longest_s)} at most"
+            raise Impossible(text, "ask for less: --time")
+        if problem and all(self._is_known(driver.name) for driver in drivers):
             could = await self._who_could(spec, draft.places)
             hint = f"tow machines -c {spec.cluster} shows what there is"
             raise Impossible(
@@ -208,9 +215,14 @@ class Intake:
             and not scheduler.impossible(name, request, spec.owner)
         ]
 
+    def _is_known(self, name: str) -> bool:
+        """Whether it is known what a machine has, be it from before a restart."""
+        host = self.engine.core.scheduler.machines.hosts.get(self.fleet.counts_as(name))
+        return self.fleet.is_seen(name) or (host is not None and host.machine is not None)
+
     async def _meet(self, drivers: list[MachineAccess]) -> None:
         """Wait for machines never met before; if none can be used, say why instead of waiting."""
-        strangers = [driver for driver in drivers if not self.fleet.is_seen(driver.name)]
+        strangers = [driver for driver in drivers if not self._is_known(driver.name)]
         known = len(strangers) < len(drivers)
         if known:
             # There is somewhere to go: one that failed before is not waited for again.

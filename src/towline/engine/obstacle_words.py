@@ -6,6 +6,7 @@ from towline.core.scheduling.obstacles import (
     ClosedNow,
     CpusInUse,
     Explanation,
+    ForGroups,
     ForOthers,
     GpuShare,
     GpusInUse,
@@ -21,6 +22,7 @@ from towline.core.scheduling.obstacles import (
     NotTogether,
     NotWaiting,
     Obstacle,
+    OverLimit,
     PacedStarts,
     SetAside,
     SilentMachine,
@@ -52,6 +54,8 @@ def waiting_text(why: Explanation) -> str:
         return f"it is next on {why.machine}, and starts as soon as {_one_of(why.behind)}"
     if isinstance(why, BatchLimit):
         return f"{why.most} of its batch run at a time"
+    if isinstance(why, OverLimit):
+        return over_limit(why)
     if isinstance(why, NotWaiting):
         return "it has its machines" if why.placed else "it does not wait"
     cluster = shown_cluster(why.cluster)
@@ -90,6 +94,8 @@ def by_machines(reasons: tuple[MachineObstacles, ...]) -> list[str]:
 def never_fits(why: NeverFits) -> str:
     """Why the machines of a cluster can never take a job."""
     called = shown_cluster(why.cluster)
+    if why.over is not None:
+        return f"it asks for more than it ever may have: {over_limit(why.over)}"
     if not why.closest:
         return f"no machine of {called} may be used by {why.owner or 'you'}"
     if why.lacks:
@@ -100,6 +106,17 @@ def never_fits(why: NeverFits) -> str:
         f"the machines of {called} can never take all of its processes at once: even when nobody"
         f" uses them, {count} process{'es find' if count > 1 else ' finds'} no place"
     )
+
+
+def over_limit(why: OverLimit) -> str:
+    """Which limit keeps a job from starting."""
+    one = why.most == 1
+    what = ("GPU" if one else "GPUs") if why.what == "gpus" else ("job" if one else "jobs")
+    whose = f"the members of {why.whose} together" if why.is_group else why.whose
+    text = f"{whose} may use {why.most} {what} at once"
+    if why.what == "jobs":
+        text = f"{whose} may run {why.most} {what} at once"
+    return f"{text}, and {why.used} {'is' if why.used == 1 else 'are'} in use" if why.used else text
 
 
 def obstacle_words(obstacles: tuple[Obstacle, ...]) -> str:
@@ -121,6 +138,9 @@ def _words(obstacle: Obstacle) -> str:
     match obstacle:
         case ForOthers(owners):
             return f"is only for {', '.join(owners)}"
+        case ForGroups(groups, gpus):
+            what = "is only" if gpus is None else f"keeps GPUs {gpus}" if gpus else "keeps its GPUs"
+            return f"{what} for members of {', '.join(groups)}"
         case SetAside(why):
             return why_aside(why)
         case ClosedNow(text):

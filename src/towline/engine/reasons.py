@@ -22,6 +22,7 @@ def reason_words(reason: Reason) -> str:
 _PLAIN = {
     "": "",
     "held": "held",
+    "forbidden": "no machine that its owner may use can take it any more",
     "stop_asked": "stop was asked for",
     "stopped": "stopped",
     "stopped_waiting": "stopped before it started",

@@ -83,6 +83,12 @@ class SampleKeeper:
             stretches[measuring.at] = measuring.stretch()
         return [stretches[at] for at in sorted(stretches)]
 
+    def latest(self, job_id: int) -> list[SampleStretch]:
+        """The last that was measured of a job that runs; nothing, if it was not yet."""
+        if (measuring := self._measuring.get(job_id)) is not None:
+            return [measuring.stretch()]
+        return [stretch for job, stretch in self._unwritten if job == job_id][-1:]
+
     def peaks(self, job: Job) -> Peaks | None:
         """The most that a job used; None where nobody measured."""
         known = peaks_of(self.of_job(job.id))

@@ -42,6 +42,7 @@ def entry_of(job: Job) -> QueueEntry | None:
         "time_limit": entry.time_limit,
         "requeued_at": entry.requeued_at,
         "requeued": entry.requeued,
+        "shared_by": job.spec.pack.parallel if job.spec.pack and job.spec.batch else 0,
     }
 
 

@@ -95,6 +95,11 @@ def _reason(fields: dict[str, Any]) -> str:
     return reason_words(msgspec.convert(fields.get("reason", {"kind": ""}), Reason))
 
 
+def _not_started(fields: dict[str, Any]) -> str:
+    why = f": {fields['void']}" if fields.get("void") else ""
+    return f"it did not start{why}; waiting again"
+
+
 def _to_wait(fields: dict[str, Any]) -> str:
     if fields.get("state") != State.WAITING:
         return ""
@@ -120,7 +125,7 @@ _WORDS: dict[str, _Words] = {
     Kind.TAKEN_BACK: _why("its queue took it back"),
     Kind.STOP_ASKED: lambda event, fields: "stop was asked for",
     Kind.STOPPING: _why("stopping"),
-    Kind.REQUEUED: _why("its start was void; waiting again"),
+    Kind.REQUEUED: lambda event, fields: _reason(fields) or _not_started(fields),
     Kind.RETRIED: lambda event, fields: "retry was asked for",
     Kind.HELD: lambda event, fields: "held",
     Kind.RELEASED: lambda event, fields: _FREE[fields.get("by", "")],

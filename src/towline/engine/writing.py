@@ -113,9 +113,8 @@ class Writer:
         """Write what one turn decided; the jobs that had to be written off for it."""
         submissions, brought = list(submissions), list(brought)
         try:
-            self.store.commit(
-                step.changed, step.fresh, step.told, now, step.past, submissions, brought
-            )
+            what = step.changed, step.fresh, step.told, now, step.past, submissions, brought
+            self.store.commit(*what, step.shares)
         except Exception as error:
             if _is_of_the_store(error):
                 raise
@@ -127,7 +126,7 @@ class Writer:
         self, step: Step, now: float, submissions: list[Submission], brought: list[BroughtRow]
     ) -> list[Job]:
         written_off: list[Job] = []
-        self.store.commit({}, (), (), now, submissions=submissions)
+        self.store.commit({}, (), (), now, submissions=submissions, used=step.shares)
         for job in list(step.changed.values()):
             told = [one for one in step.told if one.job.id == job.id]
             past = [one for one in step.past if one[0] == job.id]

@@ -25,6 +25,7 @@ from towline.client.session import Session
 from towline.client.submission import this_folder
 from towline.errors import TowlineError, UsageError
 from towline.functions.failures import NoWorkers, WorkerLost, failure
+from towline.functions.progress import CallProgress, progress_of
 from towline.functions.remote.wire import VALUE
 from towline.functions.starting import start_workers
 from towline.functions.workers import Worker
@@ -48,6 +49,8 @@ class CallFuture(futures.Future[Any]):
     """The future of a call; `job` is the worker that got it, None before."""
 
     job: Job | None = None
+    #: Whether it is of a part of a `map`.
+    is_part = False
 
 
 @dataclass(eq=False)
@@ -76,6 +79,7 @@ class Executor(futures.Executor):
         python: str = "",
         folder: str | os.PathLike[str] | None = None,
         session: Session | None = None,
+        progress: bool = False,
         **options: Any,
     ) -> None:
         for name, value, least in (("workers", workers, 1), ("retries", retries, 0)):
@@ -98,6 +102,7 @@ class Executor(futures.Executor):
         self._closed = self._killed = False
         self._broken: TowlineError | None = None
         self._all_over = threading.Condition(self._lock)
+        self._progress = progress_of(str(self._options["title"])) if progress else None
         atexit.register(self.kill)
 
     # --- what programs call -------------------------------------------------------------------
@@ -120,7 +125,9 @@ class Executor(futures.Executor):
         rows = list(zip(*iterables, strict=False))
         size = chunksize or math.ceil(len(rows) / (self._most * _PARTS))
         parts = [rows[place : place + size] for place in range(0, len(rows), max(1, size))]
-        return _values([self._accept(packed_call((fn, part))) for part in parts], deadline)
+        return _values(
+            [self._accept(packed_call((fn, part)), len(part)) for part in parts], deadline
+        )
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; the workers end when all are done."""
@@ -134,6 +141,8 @@ class Executor(futures.Executor):
             with self._all_over:
                 self._all_over.wait_for(lambda: not self._workers and not self._starting)
             atexit.unregister(self.kill)
+            if self._progress is not None:
+                self._progress.close()
 
     def kill(self) -> None:
         """End the workers at once; calls that have not been done fail."""
@@ -200,13 +209,17 @@ class Executor(futures.Executor):
 
     # --- inside, with the lock held -----------------------------------------------------------
 
-    def _accept(self, payload: bytes) -> CallFuture:
+    def _accept(self, payload: bytes, weight: int = 0) -> CallFuture:
         with self._lock:
             if self._broken:
                 raise self._broken
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             call = _Call(payload)
+            call.future.is_part, weight = weight > 0, weight or 1
+            if (progress := self._progress) is not None:
+                progress.came(weight)
+                call.future.add_done_callback(lambda _: _count(progress, call.future, weight))
             self._waiting.append(call)
             for worker in self._workers:
                 if worker.was_ready:
@@ -305,6 +318,15 @@ class _Pace:
         each_s = seconds / max(1, queued)
         self._mean_s = each_s if not self._mean_s else 0.8 * self._mean_s + 0.2 * each_s
         self.ahead = max(1, min(_MOST_AHEAD, int(_AHEAD_S / max(self._mean_s, 1e-6))))
+
+
+def _count(progress: CallProgress, future: CallFuture, weight: int) -> None:
+    """One more is over; of a part of a `map`, each of its calls."""
+    if future.cancelled() or future.exception() is not None:
+        progress.went(weight, weight)
+        return
+    failed = sum(kind != VALUE for kind, _ in future.result()) if future.is_part else 0
+    progress.went(weight, failed)
 
 
 def packed_call(call: tuple[Any, ...]) -> bytes:

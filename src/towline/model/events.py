@@ -6,6 +6,7 @@ from towline.model.job import Attempt, Awaited, Ending, Entry, Job, JobSpec, Sta
 from towline.model.machine import Machine
 from towline.model.reason import Reason
 from towline.model.request import Request
+from towline.model.team.rules import Rulebook, Share
 
 # --- facts -----------------------------------------------------------------------------------
 
@@ -115,6 +116,16 @@ class MachineRemoved(Struct, frozen=True):
     name: str
 
 
+class TeamSeen(Struct, frozen=True):
+    """The rules of the team that an Engine serves, at its start and whenever they changed."""
+
+    team: Rulebook
+    #: At the start: what everybody had used.
+    shares: tuple[Share, ...] = ()
+    #: Somebody may have lost rights: who waits for what they may not use any more ends.
+    check: bool = False
+
+
 class ProcessStarted(Struct, frozen=True):
     job: int
     attempt: int
@@ -161,6 +172,11 @@ class ProcessEnded(Struct, frozen=True):
     #: Where it was, if its cluster chose that and it never began.
     node: str = ""
 
+    @property
+    def start(self) -> ProcessStarted:
+        """That it began, as its end tells it."""
+        return ProcessStarted(self.job, self.attempt, self.rank, self.ending.started, self.node)
+
 
 Fact = (
     Submitted
@@ -179,6 +195,7 @@ Fact = (
     | MachineAway
     | MachineGone
     | MachineRemoved
+    | TeamSeen
     | ProcessStarted
     | ProcessSilent
     | AttemptWaits

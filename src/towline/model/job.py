@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from towline.model.machine import Placement
 from towline.model.names import ANY, OK
 from towline.model.reason import NO_REASON, Reason
+from towline.model.request import Packing
 from towline.model.results import NOTHING, ResultsState
 from towline.model.service import Service
 
@@ -145,6 +146,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     at_most: int = 0
     #: None: Towline itself decides when and where it runs.
     queue: Queueing | None = None
+    #: Its batch goes into allocations of several lines; None: each of them has one of its own.
+    pack: Packing | None = None
     #: What runs beside its first process, for people to look at it.
     services: tuple[Service, ...] = ()
     #: It begins once all of these have ended as they were to; of a batch's jobs, the batch does.
@@ -152,6 +155,17 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     #: Submitted to be held, until somebody lets it go; and not to begin before a time.
     hold: bool = False
     begin: float = 0.0
+    #: Groups of its owner that it was shared with from the beginning (a team's server).
+    groups: tuple[str, ...] = ()
+    #: It is over as soon as one of its processes is, also where that ended well.
+    ends_together: bool = False
+    #: Where the version in its folder comes from, in words, as whoever submitted it says.
+    origin: str = ""
+
+    @property
+    def begin_here(self) -> float:
+        """The time that Towline itself waits for: a queue sees to that by itself, lid closed."""
+        return self.begin if self.queue is None else 0.0
 
     def __repr__(self) -> str:
         return f"JobSpec({self.title or ' '.join(self.argv)!r} on {self.cluster})"

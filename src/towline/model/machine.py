@@ -30,6 +30,8 @@ class Gpu(Struct, frozen=True):
     claimed_by: str = ""
     #: They have it for themselves alone.
     reserved: bool = False
+    #: Whose members may use it; empty means everyone who may use the machine.
+    groups: tuple[str, ...] = ()
 
 
 class Machine(Struct, frozen=True):
@@ -50,8 +52,12 @@ class Machine(Struct, frozen=True):
     clusters: tuple[str, ...] = ()
     #: Who may use it; empty means everyone.
     owners: tuple[str, ...] = ()
+    #: Whose members may have processes without GPUs here; empty means everyone.
+    groups: tuple[str, ...] = ()
     #: Short names for GPU models, lower case without spaces -> model text it stands for.
     aliases: tuple[tuple[str, str], ...] = ()
+    #: A GPU's name is its whole model text or an alias, never a part of it.
+    exact_names: bool = False
     #: Seconds between the starts of jobs that run for long; 0: all at once.
     stagger_s: float = 0.0
     #: Why no job starts on it now, in words; empty: jobs may start.

@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     Values = dict[str, str]
 
 _RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})(?:\.\.(\d{1,9}))?")
+#: As Python and Hydra write it; the last number is not part of it.
+_PYTHON_RANGE = re.compile(r"range\((-?\d{1,9})(?:, *(-?\d{1,9}))?(?:, *(-?\d{1,9}))?\)")
 _PIECES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_MATRIX_HINT = "write it like --matrix lr=0.1,0.01 model=a,b -- python train.py --lr {lr}"
+_MATRIX_HINT = "write it like lr=0.1,0.01 model=a,b -- python train.py --lr {lr}"
 _CSV_ENDINGS = (".csv", ".tsv")
 _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
@@ -51,15 +53,15 @@ def matrix_commands(axes: Sequence[str], command: Sequence[str]) -> list[TypedCo
     if len(values) < len(axes):
         names = [text.partition("=")[0] for text in axes]
         twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"--matrix names `{twice}` twice", "give all its values at once")
+        raise UsageError(f"`{twice}` is named twice", "give all its values at once")
     used = _placeholders(command, values)
     if unused := [name for name in values if name not in used]:
         raise UsageError(
             f"the command does not use `{unused[0]}`",
-            f"write {{{unused[0]}}} where its value belongs, or leave it out of --matrix",
+            f"write {{{unused[0]}}} where its value belongs, or leave it out",
         )
     if (count := prod(map(len, values.values()))) > MOST_COMMANDS:
-        raise too_many(count, "--matrix")
+        raise too_many(count, "combining all values")
     rows = (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
     return _filled(rows, command)
 
@@ -88,9 +90,9 @@ def row_commands(data: bytes, source: str, command: Sequence[str]) -> list[Typed
 def _axis(text: str) -> tuple[str, list[str]]:
     name, equals, given = text.partition("=")
     if not equals or not name or set(name) & set("{}"):
-        raise UsageError(f"--matrix: {shown(text)} is not NAME=VALUES", _MATRIX_HINT)
+        raise UsageError(f"{shown(text)} is not NAME=VALUES", _MATRIX_HINT)
     if not given:
-        raise UsageError(f"--matrix: `{name}` has no values", _MATRIX_HINT)
+        raise UsageError(f"`{name}` has no values", _MATRIX_HINT)
     try:
         [values] = csv.reader([given], strict=True)
     except (csv.Error, ValueError):
@@ -101,6 +103,21 @@ def _axis(text: str) -> tuple[str, list[str]]:
     return name, [value for one in values for value in _spread(one)]
 
 
+def with_ranges(axis: str) -> str:
+    """The same with `range(10)` as `0..9`: where it is a value, not a part of one."""
+    name, equals, given = axis.partition("=")
+    return name + equals + _PYTHON_RANGE.sub(_as_span, given)
+
+
+def _as_span(found: re.Match[str]) -> str:
+    first, last = (0, int(found[1])) if found[2] is None else (int(found[1]), int(found[2]))
+    step = int(found[3] or 1)
+    there = range(first, last, step) if step else range(0)
+    if not there:
+        raise UsageError(f"{found[0]} has no numbers in it", "write it like range(10), or 0..9")
+    return f"{there[0]}..{there[-1]}..{abs(step)}"
+
+
 def _spread(value: str) -> list[str]:
     """`1..4` is every number from 1 to 4, `0..100..25` every 25th; anything else is itself."""
     found = _RANGE.fullmatch(value)
@@ -108,7 +125,7 @@ def _spread(value: str) -> list[str]:
         return [value]
     first, last, step = int(found[1]), int(found[2]), int(found[3] or 1)
     if not step or abs(last - first) // step >= MOST_COMMANDS:
-        raise UsageError(f"--matrix: {value} is not a range", "write it like 1..4, or 0..100..25")
+        raise UsageError(f"{value} is not a range", "write it like 1..4, or 0..100..25")
     there = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
     return list(map(str, there))
 

@@ -11,7 +11,8 @@ Then = Literal["", "stopping_others", "trying_again"]
 class Reason(Struct, frozen=True, omit_defaults=True):
     """One reason. Its kind is one of these, or the cause of a process's end (`Ending.cause`).
 
-    `stop_asked`, `stopped_waiting` (before it started), `stopped`, `line_ended` (another line of
+    `stop_asked`, `stopped_waiting` (before it started), `stopped`, `forbidden` (its owner
+    may not use any more what it waits for), `line_ended` (another line of
     its batch ended, which stops the batch), `held` (until somebody lets it go), `after` (what it
     was to run after ended otherwise), `exit_code`, `signal`, `queue` (it waits in the queue of its
     cluster), `unclear` (nothing can be made of what was heard of it), `unknown`, `told` (as `text`
@@ -54,3 +55,4 @@ HELD = Reason("held")
 STOP_ASKED = Reason("stop_asked")
 STOPPED = Reason("stopped")
 STOPPED_WAITING = Reason("stopped_waiting")
+FORBIDDEN = Reason("forbidden")

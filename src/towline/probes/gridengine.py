@@ -76,7 +76,7 @@ class Why(Struct, frozen=True):
     is_off: bool = False
 
 
-class Account(Struct, frozen=True):
+class JobAccount(Struct, frozen=True):
     """One record of qacct: one run of a job or task."""
 
     number: str
@@ -254,9 +254,9 @@ def account_words(numbers: Iterable[str]) -> list[str]:
     return ["sh", "-c", script, "sh", *numbers]
 
 
-def read_accounts(text: str) -> list[Account]:
+def read_accounts(text: str) -> list[JobAccount]:
     """The last run of each job and task."""
-    found: dict[str, Account] = {}
+    found: dict[str, JobAccount] = {}
     for part in re.split(r"^=+$", text, flags=re.MULTILINE):
         told = dict(re.findall(r"^(\w+)[ \t]+(.*?)[ \t]*$", part, re.MULTILINE))
         if told.get("jobnumber", "").isdecimal():
@@ -265,12 +265,12 @@ def read_accounts(text: str) -> list[Account]:
     return list(found.values())
 
 
-def _account(told: dict[str, str]) -> Account:
+def _account(told: dict[str, str]) -> JobAccount:
     failed, _, failure = told.get("failed", "").partition(":")
     status = re.match(r"-?\d+", told.get("exit_status", ""))
     wallclock = re.match(r"[\d.]+", told.get("ru_wallclock", ""))
     task = told.get("taskid", "")
-    return Account(
+    return JobAccount(
         told["jobnumber"],
         task if task.isdecimal() else "",
         told.get("account", ""),

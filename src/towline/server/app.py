@@ -1,6 +1,6 @@
 """The HTTP application: version check, errors in one shape, and the endpoints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -9,13 +9,14 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from towline.engine.api import Desk
-from towline.errors import Forbidden
+from towline.engine.api import EngineApi
+from towline.engine.parts import EngineParts
+from towline.errors import Forbidden, TowlineError
 from towline.model.principal import Principal
-from towline.server.endpoints import VERSION_HEADER, Endpoint, json_response
+from towline.server.endpoints import VERSION_HEADER, AppContext, Endpoint, json_response
 from towline.server.peers import UID
 from towline.server.problems import described
-from towline.server.rights import RIGHTS, check_complete
+from towline.server.rights import RIGHTS, Right, check, check_complete
 from towline.server.routes import ENDPOINTS
 from towline.server.routes.engine import retire_with
 from towline.version import __version__
@@ -29,31 +30,40 @@ Introduce = Callable[[int], Principal]
 
 
 def make_app(
-    desk: Desk, workspace: LocalWorkspace, introduce: Introduce, retire: Callable[[], None]
+    parts: EngineParts, workspace: LocalWorkspace, introduce: Introduce, retire: Callable[[], None]
 ) -> ASGIApp:
     """The whole API of one Engine; `retire` lets it end."""
     endpoints = [*ENDPOINTS, retire_with(retire)]
-    check_complete((one.method, one.path) for one in endpoints)
-    app = Starlette(
+    app = application(AppContext(EngineApi(parts), workspace), endpoints, RIGHTS)
+    return _Middleware(parts, introduce, app)
+
+
+def application(
+    context: AppContext, endpoints: list[Endpoint], rights: Mapping[tuple[str, str], Right]
+) -> Starlette:
+    """All endpoints behind their rights; whoever is at the door says who asks."""
+    check_complete(((one.method, one.path) for one in endpoints), rights)
+    return Starlette(
         routes=[
-            *(one.route(desk, workspace, RIGHTS[one.method, one.path]) for one in endpoints),
+            *(one.route(context, rights[one.method, one.path]) for one in endpoints),
             *_described(endpoints),
         ],
         # What no endpoint serves; endpoints answer for their own errors.
-        exception_handlers={HTTPException: _no_such_endpoint},
+        exception_handlers={HTTPException: _no_such_endpoint, TowlineError: _no_such_endpoint},
     )
-    return _Door(desk, introduce, app)
 
 
 def _described(endpoints: list[Endpoint]) -> list[Route]:
     """The description of the API, for programs and for people."""
 
     async def for_programs(request: Request) -> Response:
+        check(request.state.who, Right.LOOK)
         from towline.server.openapi import document
 
         return json_response(document(endpoints))
 
     async def for_people(request: Request) -> Response:
+        check(request.state.who, Right.LOOK)
         from towline.server.openapi import page
 
         return HTMLResponse(page(endpoints))
@@ -61,26 +71,26 @@ def _described(endpoints: list[Endpoint]) -> list[Route]:
     return [Route("/v1/schema/openapi.json", for_programs), Route("/v1/schema", for_people)]
 
 
-class _Door:
+class _Middleware:
     """Count who is inside, and refuse strangers, and clients of another version, before anything
     is done.
 
     A newer one replaces this Engine first; an older one comes again without saying its version.
     """
 
-    def __init__(self, desk: Desk, introduce: Introduce, app: ASGIApp) -> None:
-        self._desk = desk
+    def __init__(self, parts: EngineParts, introduce: Introduce, app: ASGIApp) -> None:
+        self._parts = parts
         self._introduce = introduce
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        desk = self._desk
-        desk.visitors += 1
+        parts = self._parts
+        parts.in_flight += 1
         try:
             await self._enter(scope, receive, send)
         finally:
-            desk.visitors -= 1
-            desk.engine.last_active = desk.engine.clock()
+            parts.in_flight -= 1
+            parts.engine.last_active = parts.engine.clock()
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 from starlette.requests import Request
@@ -17,13 +17,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from towline.agent.frames import decode_json, encode_json
-from towline.engine.api import Desk
-from towline.errors import UsageError
+from towline.engine.api import EngineApi
+from towline.errors import Forbidden, UsageError
 from towline.model.principal import Principal
 from towline.server.problems import described
 from towline.server.rights import Right, check
 from towline.version import __version__
+from towline.workspace.base import Submitters
 from towline.workspace.local import LocalWorkspace
+
+if TYPE_CHECKING:
+    # What it needs is not installed on laptops.
+    from towline.server.team.team import Team
 
 VERSION_HEADER = "Towline-Version"
 T = TypeVar("T")
@@ -36,11 +41,40 @@ _IN_PATH = re.compile(r"{(\w+)")
 class Call:
     """One request: who asks, and who serves it (the Engine, and the asker's own side)."""
 
-    def __init__(self, desk: Desk, workspace: LocalWorkspace, request: Request) -> None:
+    def __init__(self, context: "AppContext", request: Request) -> None:
         self.who: Principal = request.state.who
-        self.desk = desk
-        self.workspace = workspace
+        self.api = context.api
+        self.workspace = context.workspace
+        self._context = context
         self._request = request
+
+    @property
+    def local(self) -> LocalWorkspace:
+        """Folders and configuration of the Engine's own machine, which must be the asker's."""
+        if not isinstance(self.workspace, LocalWorkspace):
+            raise Forbidden("that can be asked of one's own Engine only, not of a team's server")
+        return self.workspace
+
+    @property
+    def team(self) -> "Team":
+        """What only a team's server has."""
+        assert self._context.team is not None
+        return self._context.team
+
+    @property
+    def address(self) -> str:
+        """Where the request came from."""
+        client = self._request.client
+        return client.host if client else ""
+
+    @property
+    def token(self) -> str:
+        """The id of the token that the request came with."""
+        return str(getattr(self._request.state, "token", ""))
+
+    def note(self, **about: Any) -> None:
+        """Say more in the audit log than who asked for which path."""
+        self._request.state.audit.update(about)
 
     @property
     def key(self) -> str:
@@ -56,6 +90,15 @@ class Call:
     def stream(self) -> AsyncIterator[bytes]:
         """What is sent, as it comes."""
         return self._request.stream()
+
+
+class AppContext:
+    """Who serves: an Engine, the side of whoever submits, and what a team has besides."""
+
+    def __init__(self, api: EngineApi, workspace: Submitters, team: "Team | None" = None) -> None:
+        self.api = api
+        self.workspace = workspace
+        self.team = team
 
 
 class Endpoint:
@@ -81,10 +124,10 @@ class Endpoint:
     def summary(self) -> str:
         return inspect.getdoc(self.serve) or ""
 
-    def route(self, desk: Desk, workspace: LocalWorkspace, right: Right) -> Route:
+    def route(self, context: AppContext, right: Right) -> Route:
         async def respond(request: Request) -> Response:
             try:
-                call = Call(desk, workspace, request)
+                call = Call(context, request)
                 check(call.who, right)
                 answer = await self._answer_to(call, request)
             except Exception as error:
@@ -113,6 +156,10 @@ def post(path: str) -> Callable[[Handler], Endpoint]:
 
 def put(path: str) -> Callable[[Handler], Endpoint]:
     return lambda serve: Endpoint("PUT", path, serve)
+
+
+def patch(path: str) -> Callable[[Handler], Endpoint]:
+    return lambda serve: Endpoint("PATCH", path, serve)
 
 
 def delete(path: str) -> Callable[[Handler], Endpoint]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from towline.server.endpoints import Endpoint
-from towline.server.streams import Bytes, Events, Frames
+from towline.server.streams import Bytes, Connected, Events, Frames, Text
 from towline.version import __version__
 
 _REF = "#/components/schemas/{name}"
@@ -24,7 +24,7 @@ _ERROR: dict[str, Any] = {
         "exit": {"type": "integer"},
     },
 }
-_STREAMS = (Frames, Bytes, Events)
+_STREAMS = (Frames, Bytes, Connected, Events, Text)
 
 
 def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import uvloop
 
 from towline.backends.registry import make_backends
+from towline.backends.router import Backends
 from towline.config.load import Configuration, load_config
 from towline.config.lock import BEAT_S, beat, leave
 from towline.config.paths import Paths
 from towline.config.settings import EngineSettings
 from towline.config.trust import Trusted
-from towline.engine.api import Desk
 from towline.engine.engine import Engine
+from towline.engine.parts import EngineParts
 from towline.errors import ConfigError, EngineError, TowlineError
 from towline.snapshot.blobs import BlobStore
 from towline.store.store import Store
@@ -86,7 +87,16 @@ def _workspace(paths: Paths, blobs: BlobStore) -> LocalWorkspace:
     return LocalWorkspace(configuration, blobs, paths.home)
 
 
-async def _serve(paths: Paths, lock: int, first: First | None) -> None:
+class Opened(NamedTuple):
+    """An Engine that can be served, with what it was left by an earlier one still untouched."""
+
+    settings: EngineSettings
+    engine: Engine
+    backends: Backends
+
+
+def open_engine(paths: Paths) -> Opened:
+    """Open the store and the backends of a folder of state."""
     settings = _settings(paths)
     store = _store(paths)
     engine = Engine(store)
@@ -97,15 +107,20 @@ async def _serve(paths: Paths, lock: int, first: First | None) -> None:
         store.environment,
         settings.probe_every_s,
     )
+    return Opened(settings, engine, backends)
+
+
+async def _serve(paths: Paths, lock: int, first: First | None) -> None:
+    settings, engine, backends = open_engine(paths)
     workspace = _workspace(paths, backends.blobs)
-    desk = Desk(engine, backends, paths, workspace)
+    parts = EngineParts(engine, backends, paths, workspace)
     loop_task = asyncio.create_task(engine.run(), name="engine")
-    await desk.open()
+    await parts.open()
     if first is not None:
-        await _call_machines(desk, workspace, first)
+        await _call_machines(parts, workspace, first)
     going = asyncio.Event()
     # Meanwhile machines are being connected: what serves takes as long to be read as all the rest.
-    server = await asyncio.to_thread(_server, desk, workspace, going)
+    server = await asyncio.to_thread(_server, parts, workspace, going)
     gc.freeze()
     gc.enable()
     listener = _bind(paths)
@@ -115,8 +130,8 @@ async def _serve(paths: Paths, lock: int, first: First | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, going.set)
     watches = [
-        asyncio.create_task(_idle(desk, settings.idle_exit_s, going)),
-        asyncio.create_task(_wake_after_sleep(desk)),
+        asyncio.create_task(_idle(parts, settings.idle_exit_s, going)),
+        asyncio.create_task(_wake_after_sleep(parts)),
         asyncio.create_task(_go_with_home(paths, lock, going)),
     ]
     try:
@@ -135,14 +150,14 @@ async def _serve(paths: Paths, lock: int, first: First | None) -> None:
         await asyncio.gather(serving, return_exceptions=True)
         loop_task.cancel()
         await asyncio.gather(loop_task, return_exceptions=True)
-        await desk.close()
+        await parts.close()
 
 
-async def _call_machines(desk: Desk, workspace: LocalWorkspace, first: First) -> None:
+async def _call_machines(parts: EngineParts, workspace: LocalWorkspace, first: First) -> None:
     """Call the machines of the cluster that the first job is for."""
     try:
         places = workspace.places(first.folder)
-        _, drivers = desk.intake.join(places, first.cluster or None)
+        _, drivers = parts.intake.join(places, first.cluster or None)
     except (TowlineError, OSError):
         return  # whoever asks for the job is told
     # What is done next keeps this process busy, so it lets those go first that are to be called.
@@ -150,7 +165,7 @@ async def _call_machines(desk: Desk, workspace: LocalWorkspace, first: First) ->
     await asyncio.wait([asyncio.ensure_future(asyncio.gather(*calls))], timeout=_CALL_S)
 
 
-def _server(desk: Desk, workspace: LocalWorkspace, going: asyncio.Event) -> Any:
+def _server(parts: EngineParts, workspace: LocalWorkspace, going: asyncio.Event) -> Any:
     import uvicorn
 
     from towline.server.app import make_app
@@ -163,7 +178,7 @@ def _server(desk: Desk, workspace: LocalWorkspace, going: asyncio.Event) -> Any:
             return contextlib.nullcontext()
 
     config = uvicorn.Config(
-        make_app(desk, workspace, EngineOwner().principal_of, going.set),
+        make_app(parts, workspace, EngineOwner().principal_of, going.set),
         http=PeerProtocol,
         log_level="warning",
         access_log=False,
@@ -232,22 +247,22 @@ def _leave(paths: Paths) -> None:
             pass
 
 
-async def _idle(desk: Desk, idle_exit_s: float, going: asyncio.Event) -> None:
+async def _idle(parts: EngineParts, idle_exit_s: float, going: asyncio.Event) -> None:
     """Go when nothing was asked, ran or was forwarded for a while."""
     while idle_exit_s:
         await asyncio.sleep(min(idle_exit_s / 4, 30.0))
-        busy = not desk.is_idle() or len(desk.forwards)
+        busy = not parts.is_idle() or len(parts.forwards)
         if busy:
-            desk.engine.last_active = desk.engine.clock()
-        elif desk.engine.clock() - desk.engine.last_active > idle_exit_s:
+            parts.engine.last_active = parts.engine.clock()
+        elif parts.engine.clock() - parts.engine.last_active > idle_exit_s:
             going.set()
 
 
-async def _wake_after_sleep(desk: Desk) -> None:
+async def _wake_after_sleep(parts: EngineParts) -> None:
     """A lid that was closed: try all machines at once, not when their back-off says."""
     while True:
         before = time.time()
         await asyncio.sleep(5.0)
         if time.time() - before > 20.0:
-            for machine in desk.fleet.machines.values():
+            for machine in parts.fleet.machines.values():
                 machine.channel.redial()

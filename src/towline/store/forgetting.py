@@ -14,6 +14,7 @@ _OF_A_JOB = (
     ("samples", "job"),
     ("services", "job"),
     ("forwards", "job"),
+    ("shares", "unit"),
 )
 #: The highest number that a job ever had here.
 LAST = "last"

@@ -195,6 +195,53 @@ MIGRATIONS: tuple[str, ...] = (
     DROP TABLE batches;
     ALTER TABLE owned_batches RENAME TO batches;
     """,
+    # 13: a team's server: who there is, who is signed in, and what is shared with whom
+    """
+    CREATE TABLE accounts (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE groups (name TEXT PRIMARY KEY, title TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE memberships (
+        account TEXT NOT NULL,
+        grp TEXT NOT NULL,
+        PRIMARY KEY (account, grp)
+    ) WITHOUT ROWID;
+    CREATE TABLE tokens (
+        hash BLOB PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        account TEXT NOT NULL,
+        machine TEXT NOT NULL,
+        created REAL NOT NULL,
+        expires REAL NOT NULL,
+        used REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX tokens_of_account ON tokens (account);
+    CREATE TABLE invitations (
+        hash BLOB PRIMARY KEY,
+        expires REAL NOT NULL,
+        account TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE shares (unit INTEGER PRIMARY KEY, groups TEXT NOT NULL);
+    CREATE TABLE contents (
+        account TEXT NOT NULL,
+        hash BLOB NOT NULL,
+        PRIMARY KEY (account, hash)
+    ) WITHOUT ROWID;
+    """,
+    # 14: its nodes, names of their GPUs, limits, and what everybody has used
+    """
+    CREATE TABLE nodes (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE aliases (name TEXT PRIMARY KEY, model TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE use_limits (
+        is_group INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (is_group, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE used_shares (
+        owner TEXT PRIMARY KEY,
+        used REAL NOT NULL,
+        at REAL NOT NULL
+    ) WITHOUT ROWID;
+    """,
 )
 
 

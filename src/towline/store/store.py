@@ -22,11 +22,14 @@ from towline.errors import EngineError, TowlineError
 from towline.model.batch import BatchKey
 from towline.model.job import Attempt, Job, State, Unit
 from towline.model.journal import Kind, Told
+from towline.model.team.rules import Share
+from towline.store.accounts import AccountRows
 from towline.store.attempts import REMEMBER_ATTEMPT, AttemptRows, attempt_row
 from towline.store.batches import REMEMBER_KEY, BatchRows
 from towline.store.forgetting import forget_jobs, last_id
 from towline.store.journal import JournalRows
 from towline.store.migrations import MIGRATIONS, migrate, schema_version
+from towline.store.nodes import REMEMBER_USED, NodeRows, used_row
 from towline.store.results import REMEMBER_BROUGHT, BroughtRow, ResultRows
 from towline.store.rows import (
     FIELDS,
@@ -38,6 +41,8 @@ from towline.store.rows import (
     update_row,
 )
 from towline.store.samples import SampleRows
+from towline.store.sharing import ShareRows
+from towline.store.tokens import ContentRows, TokenRows
 
 log = logging.getLogger("towline")
 
@@ -71,6 +76,11 @@ class Store:
         self.attempts = AttemptRows(self._reader, self.job)
         self.samples = SampleRows(self._db, self._reader, self.transaction)
         self.results = ResultRows(self._db, self._reader, self.transaction, self.journal)
+        #: Of a team's server: who there is, who is signed in, who sent what, what is shared.
+        ground = (self._db, self._reader, self.transaction)
+        self.accounts, self.tokens = AccountRows(*ground), TokenRows(*ground)
+        self.contents, self.nodes = ContentRows(*ground), NodeRows(*ground)
+        self.shares = ShareRows(*ground, self.batches.of_job)
         self.engine_id = self._meta("engine", lambda: secrets.token_hex(4))
         self._next_id = last_id(self._db) + 1
 
@@ -108,10 +118,12 @@ class Store:
         past: Iterable[tuple[int, Attempt]] = (),
         submissions: Iterable[Submission] = (),
         brought: Iterable[BroughtRow] = (),
+        used: Iterable[Share] = (),
     ) -> None:
         """One step of the Engine, all or nothing.
 
-        `fresh` are the jobs that have no row yet, `past` are attempts that others follow.
+        `fresh` are the jobs that have no row yet, `past` are attempts that others follow, `used`
+        is what owners have used by now.
         """
         inserts = [insert_row(job) for job in changed.values() if job.id in fresh]
         updates = [update_row(job) for job in changed.values() if job.id not in fresh]
@@ -121,6 +133,7 @@ class Store:
             self._db.executemany(REMEMBER_ATTEMPT, map(attempt_row, past))
             self._db.executemany(REMEMBER_KEY, submissions)
             self._db.executemany(REMEMBER_BROUGHT, brought)
+            self._db.executemany(REMEMBER_USED, map(used_row, used))
             self.journal.tell(told, now)
 
     def note(self, kind: Kind, at: float, jobs: Iterable[Job], **about: object) -> None:

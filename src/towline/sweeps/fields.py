@@ -29,7 +29,7 @@ _UNUSED: dict[str, tuple[Any, ...]] = {
 #: Fields that say nothing about the jobs.
 _ELSEWHERE = (
     *("cluster", "request", "name", "python", "folder", "wait_for_completion", "verbose"),
-    *("parallel_runs_per_node", "total_runs_per_node", "resources_config", "max_parallel"),
+    *("parallel_runs_per_node", "total_runs_per_node", "resources_config", "isolation"),
     *("submitit_folder", "stderr_to_stdout", "use_srun", "array_parallelism"),
     *("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb", "setup", "additional_parameters"),
 )

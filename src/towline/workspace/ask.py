@@ -21,18 +21,19 @@ from towline.model.grammar import combine, format_request
 from towline.model.job import UMASK, JobSpec, Queueing
 from towline.model.names import ANY, FAILED, OK
 from towline.model.odd_text import keepable
-from towline.model.request import Request
+from towline.model.request import Packing, Request, check_pack, share_of
 from towline.model.service import services_from
 from towline.model.units import parse_duration_s
 from towline.snapshot.folder import only_these
 from towline.snapshot.patterns import Patterns
-from towline.workspace.base import Places
+from towline.workspace.base import Frozen, Places
 
 #: A variable of the job that names a folder.
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 #: What already means a job, or several.
 _TAKEN = re.compile(r"[0-9]+|[0-9]+-[0-9]+|last|all")
 _LONGEST_TITLE = 60
+_LONGEST_ORIGIN = 500
 #: The year 9999: no later time can be shown.
 _LAST_MOMENT = 253_370_764_800.0
 _LONGEST_NAME = 200
@@ -98,6 +99,16 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     #: Held until somebody lets it go; and not to begin before a time, in seconds since 1970.
     hold: bool = False
     begin: float = 0.0
+    #: For a team's server, which knows no folder of ours: the snapshot that was sent before; and
+    #: whether the job is not to be shared with the groups that the owner's jobs are shared with.
+    frozen: Frozen | None = None
+    private: bool = False
+    #: The job is over as soon as one of its processes is.
+    ends_together: bool = False
+    #: Where the version in the folder comes from, in words.
+    origin: str = ""
+    #: Of a batch: its lines share allocations, and what is asked for is of an allocation.
+    pack: Packing | None = None
 
     def __repr__(self) -> str:
         return f"JobAsk({self.argv!r})"
@@ -162,16 +173,13 @@ def spec_from(ask: JobAsk, places: Places, owner: str) -> JobSpec:
     name, cluster = places.cluster(ask.cluster)
     if cluster.kind not in KINDS or isinstance(cluster, ServerCluster):
         raise UsageError(
-            f"cluster {name!r} is of kind {cluster.kind}, which this version cannot run on yet",
-            hint=f"clusters of kind {_listed(KINDS)} work: `tow clusters` lists them",
+            f"cluster {name!r} is a team's server, and you are not signed in to it",
+            hint=f"tow clusters add {name} --server URL, then tow run -c {name}",
         )
     defaults = config.defaults
     setup = "\n".join(part for part in (cluster.setup, ask.setup or defaults.setup) if part)
-    limit = ask.time if ask.time is not None else defaults.time
-    if ask.time is not None and isinstance(cluster, QueueCluster):
-        dialect_of(cluster.kind).check_time(ask.time)
-    time_s = parse_duration_s(limit) if limit else 0.0
-    request = request_from(ask, config)
+    time_s = _limit_s(ask, config, cluster)
+    request, pack = _packed(ask.pack, request_from(ask, config), cluster)
     return JobSpec(
         argv=tuple(keepable(word) for word in ask.argv),
         cluster=name,
@@ -197,10 +205,39 @@ def spec_from(ask: JobAsk, places: Places, owner: str) -> JobSpec:
         empty_outputs=ask.empty_outputs,
         priority=_number("--priority", ask.priority, defaults.priority, -1000, 1000),
         queue=queueing_from(ask, cluster, request, time_s),
+        pack=pack,
         services=services_from(ask.services, ask.logdir),
         hold=ask.hold,
         begin=_moment(ask.begin),
+        ends_together=ask.ends_together,
+        origin=_line_of(ask.origin, _LONGEST_ORIGIN),
     )
+
+
+def _limit_s(ask: JobAsk, config: Config, cluster: Cluster) -> float:
+    """After how many seconds it is stopped; 0: never."""
+    limit = ask.time if ask.time is not None else config.defaults.time
+    if ask.time is not None and isinstance(cluster, QueueCluster):
+        dialect_of(cluster.kind).check_time(ask.time)
+    return parse_duration_s(limit) if limit else 0.0
+
+
+def _packed(
+    pack: Packing | None, request: Request, cluster: Cluster
+) -> tuple[Request, Packing | None]:
+    """What each job asks for, and how it shares an allocation. Where nobody gives out allocations,
+    each asks for its part of one."""
+    if pack is None:
+        return request, None
+    check_pack(pack)
+    if request.process_count > 1:
+        raise UsageError(
+            f"a line of a pack is one process, and this asks for {request.process_count}",
+            hint="what is asked for is of the allocation that lines share, e.g. --gpus 4",
+        )
+    if isinstance(cluster, QueueCluster):
+        return request, pack
+    return share_of(request, pack.parallel), None
 
 
 def variables_of(ask: JobAsk, *defaults: dict[str, str]) -> dict[str, str]:
@@ -242,10 +279,6 @@ def queueing_from(
     )
 
 
-def _listed(kinds: Iterable[str]) -> str:
-    return ", ".join(f"`{kind}`" for kind in kinds)
-
-
 def check_words(argv: list[str]) -> None:
     if not argv or not argv[0]:
         raise UsageError("there is no command to run", hint="tow run COMMAND [ARGUMENTS]")
@@ -283,8 +316,12 @@ def check_title(title: str | None) -> None:
 
 def title_of(words: str) -> str:
     """One line that is not too long."""
+    return _line_of(words, _LONGEST_TITLE)
+
+
+def _line_of(words: str, longest: int) -> str:
     line = "".join(c if c.isprintable() else " " for c in keepable(words).lstrip("\0"))
-    return line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE - 1] + "…"
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def checked_variables(env: dict[str, str]) -> dict[str, str]:

@@ -8,9 +8,9 @@ that workspace's `Receiver`, as names and bytes. On a laptop both run in one pro
 that contents travel while they are being read, and no second copy is made of results.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
@@ -19,6 +19,9 @@ from towline.errors import NotFound
 from towline.model.batch import Line
 from towline.model.job import Job, JobSpec
 from towline.model.results import ResultsState
+
+if TYPE_CHECKING:
+    from towline.workspace.ask import JobAsk
 
 #: What a receiver remembers of what it brought: nobody else reads it.
 Memory = bytes
@@ -274,4 +277,20 @@ class Workspace(Protocol):
 
     def cleanup(self) -> CleanupSettings:
         """Say how long what ended jobs left behind is kept."""
+        ...
+
+
+#: Finds a cluster that no configuration names, and that was made for an earlier submission.
+Made = Callable[[str], Cluster | None]
+
+
+class Submitters(Workspace, Protocol):
+    """What the API asks of the submitter's side, besides."""
+
+    def places(self, folder: str | None) -> Places:
+        """The clusters that there are for somebody in a folder."""
+        ...
+
+    def drafts(self, asks: "Iterable[JobAsk]", owner: str, made: Made) -> "Iterator[Draft]":
+        """What is asked, checked as far as that is possible; nothing is read yet."""
         ...

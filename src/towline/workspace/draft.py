@@ -73,7 +73,7 @@ class FolderDraft:
         ask = self._ask
         recording = in_thread(record, ask.cwd, self.spec.title, time.time(), ask.branch)
         snapshot, recorded = await asyncio.gather(self._snapshot(offer), recording)
-        return _frozen(snapshot, recorded)
+        return frozen_of(snapshot, recorded)
 
     async def _snapshot(self, offer: Offer | None) -> Snapshot:
         ask = self._ask
@@ -87,7 +87,7 @@ class FolderDraft:
         return Submission(self.spec, frozen, environ, ask.continued, named_after(ask))
 
 
-def _frozen(snapshot: Snapshot, recorded: RecordedTree) -> Frozen:
+def frozen_of(snapshot: Snapshot, recorded: RecordedTree) -> Frozen:
     changed = recorded.changed[:_MOST_CHANGED]
     large = ((path, size) for path, size in largest(snapshot) if size > _LARGE)
     return Frozen(

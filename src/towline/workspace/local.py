@@ -1,20 +1,17 @@
 """The workspace of this machine's own Engine: it runs in the same process."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from towline.config.load import Configuration
-from towline.config.settings import CleanupSettings, Cluster
+from towline.config.settings import CleanupSettings
 from towline.snapshot.blobs import BlobStore
 from towline.workspace.ask import JobAsk, checked_folder, spec_from
-from towline.workspace.base import Places
+from towline.workspace.base import Made, Places
 from towline.workspace.draft import FolderDraft, Freezer
 from towline.workspace.receiver import FolderReceiver
 from towline.workspace.versions import Versions
-
-#: Finds a cluster that no configuration names, and that was made for an earlier submission.
-Made = Callable[[str], Cluster | None]
 
 
 class LocalWorkspace:

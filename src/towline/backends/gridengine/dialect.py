@@ -3,7 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from towline.backends.gridengine import fitting, verdicts
-from towline.backends.gridengine.options import followed, option_names, qsub_options
+from towline.backends.gridengine.options import (
+    begin_word,
+    followed,
+    in_local_time,
+    option_names,
+    qsub_options,
+)
 from towline.backends.queue.dialect import (
     NOT_FOUND,
     Answer,
@@ -80,7 +86,7 @@ class GridEngineDialect:
     ) -> Words:
         assert job.spec.queue is not None
         queue, numbers = job.spec.queue, sorted(tasks)
-        title = _job_name(job.spec.batch if numbers else job.spec.title)
+        title = _job_name(job.spec.batch if numbers or job.spec.pack else job.spec.title)
         # A user's or site's own defaults may say otherwise: all that matters is said.
         found = ["qsub", "-terse", "-b", "n", "-sync", "n", "-now", "n", "-S", "/bin/sh"]
         found += ["-N", f"{title}{reading.MARK}{name}", "-A", f"{reading.ACCOUNT}{name}"]
@@ -91,6 +97,7 @@ class GridEngineDialect:
             # It takes one range: whatever else is in it has a claim or a wish to stop, and ends.
             found += ["-t", f"{numbers[0]}-{numbers[-1]}"]
             found += ["-tc", str(at_once)] if at_once else []
+        found += ["-a", begin_word(job.spec.begin)] if job.spec.begin else []
         options = [word for words in queue.options for word in words]
         return [*found, *options, f"{root}/handed/{name}/script", root, name]
 
@@ -101,7 +108,7 @@ class GridEngineDialect:
         return site.own is not None
 
     def fit(self, words: Words, site: Site) -> Words:
-        return fitting.fit(words, site.own)
+        return in_local_time(fitting.fit(words, site.own))
 
     def read_ticket(self, text: str) -> str:
         return reading.read_ticket(text)
@@ -293,7 +300,7 @@ def _entries(one: reading.Listed) -> Iterator[ListedEntry]:
         )
 
 
-def _recalled(one: reading.Account) -> ListedEntry:
+def _recalled(one: reading.JobAccount) -> ListedEntry:
     name = one.account.removeprefix(reading.ACCOUNT)
     name = "" if name == one.account else f"{name}_{one.task}" if one.task else name
     phase = Phase.RUNNING if one.failed == verdicts.TAKEN_BACK else Phase.ENDED

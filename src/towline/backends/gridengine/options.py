@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from towline.backends.queue.dialect import Value
 from towline.errors import UsageError
+from towline.model.grammar import format_request
 from towline.model.request import Need, Request
 
 #: What Towline itself says to qsub, and why nobody else can.
@@ -149,8 +150,10 @@ def _only_need(request: Request) -> Need:
     needs = {repr(group.need): group.need for group in request.groups}
     if len(needs) > 1:
         raise UsageError(
-            "Grid Engine has one kind of process in a job, and this one has several",
-            hint="ask for the same for all of them, or submit them as jobs of their own",
+            "Grid Engine gives every slot of a job the same, and the processes of this one need"
+            f" different things: {format_request(request)}",
+            hint="ask for the same for all of them, or submit each kind as a job of its own; on"
+            " machines and on a Slurm they can differ",
         )
     return next(iter(needs.values()))
 
@@ -176,3 +179,21 @@ def followed(words: list[str], numbers: Iterable[str]) -> list[str]:
         return [words[0], "-hold_jid", whole, *words[1:]]
     at = words.index("-hold_jid") + 1
     return [*words[:at], f"{words[at]},{whole}", *words[at + 1 :]]
+
+
+#: Runs qsub with a time that its host can tell: $1, in seconds since 1970, before its other words.
+_AT = 'at=`date -d "$1" +%Y%m%d%H%M.%S` || exit 1; shift; exec qsub -a "$at" "$@"'
+
+
+def begin_word(begin: float) -> str:
+    """A time to begin at, as any host understands it; `in_local_time` makes it qsub's."""
+    return f"@{math.ceil(begin)}"
+
+
+def in_local_time(words: list[str]) -> list[str]:
+    """The same with the time to begin at as a clock of the head node shows it, which qsub wants."""
+    times = [at for at, word in enumerate(words) if word == "-a" and words[at + 1][:1] == "@"]
+    if not times:
+        return words
+    at = times[0]
+    return ["sh", "-c", _AT, "qsub", words[at + 1], *words[1:at], *words[at + 2 :]]

@@ -9,7 +9,7 @@ from towline.backends.queue.dialect import Verdict
 from towline.backends.queue.job_script import NO_PYTHON, NOT_SHARED
 from towline.model.job import Ending
 from towline.model.units import format_duration
-from towline.probes.gridengine import Account
+from towline.probes.gridengine import JobAccount
 
 #: `failed`: it ran and its exit status counts; killed; a limit; taken back into the queue.
 _RAN = frozenset({0, 30})
@@ -19,7 +19,7 @@ _STOPPED = "stopped before it started"
 _VANISHED = "it was deleted in Grid Engine (qdel), and not by tow"
 
 
-def verdict(one: Account, said: str, claimed: bool, now: float) -> Verdict:
+def verdict(one: JobAccount, said: str, claimed: bool, now: float) -> Verdict:
     """What the end of an entry means for the attempt that it was to run."""
     if one.failed == _LIMIT:
         cause, text = _limit(one)
@@ -46,7 +46,7 @@ def vanished(claimed: bool, stopped: bool, now: float) -> Verdict | None:
     return Verdict(ending, certain=stopped, cancelled=True, cause="cancelled", reason=text)
 
 
-def _ran(one: Account, said: str, claimed: bool, now: float) -> Verdict:
+def _ran(one: JobAccount, said: str, claimed: bool, now: float) -> Verdict:
     trouble = _trouble(one)
     text = trouble or (
         f"Grid Engine says exit code {one.exit_status}, but there is no record of how it ended"
@@ -58,18 +58,19 @@ def _ran(one: Account, said: str, claimed: bool, now: float) -> Verdict:
     return Verdict(ending, certain=bool(trouble))
 
 
-def _trouble(one: Account) -> str:
+def _trouble(one: JobAccount) -> str:
     if one.exit_status == NOT_SHARED:
         return "its host does not see Towline's folder: set `folder` to one that all hosts share"
     return f"there is no python3 on {one.host}" if one.exit_status == NO_PYTHON else ""
 
 
-def _limit(one: Account) -> tuple[str, str]:
+def _limit(one: JobAccount) -> tuple[str, str]:
     asked = re.search(r"\bh_rt=(\d+)\b", one.category)
-    if asked and one.wallclock_s >= int(asked[1]) - 1:
-        return "timeout", f"ran into its time limit ({format_duration(float(asked[1]))})"
-    if "vmem=" in one.category and not asked:
-        return "oom", "took more memory than it may (h_vmem)"
+    if asked and one.wallclock_s >= (limit_s := int(asked[1])) - 1:
+        limit = f"{limit_s} s" if limit_s < 60 else format_duration(float(limit_s))
+        return "timeout", f"ran into its time limit ({limit})"
+    if most := re.search(r"\b[hs]_vmem=[^,\s]+", one.category):
+        return "oom", f"went over its memory ({most[0]})"
     return "timeout", "Grid Engine stopped it at a limit of its queue (h_rt, h_cpu or h_vmem)"
 
 

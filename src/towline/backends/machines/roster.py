@@ -57,6 +57,8 @@ class Roster:
         self.on_use: Callable[[dict[str, Use]], None] = lambda uses: None
         #: Makes a machine known again that an earlier Engine used.
         self.find_machine: Callable[[Slot], None] = lambda slot: None
+        #: A machine as it may be used, where others than the configuration say that.
+        self.used_as: Callable[[Machine], Machine] = lambda machine: machine
 
     def _held(self, wanted: WantedProcess) -> None:
         """A process waits for its sisters."""
@@ -225,7 +227,7 @@ class Roster:
             # Whoever sits at this machine knows what it is busy with and wants the job now.
             closed = closed_at(member.limits, minute)
             seen = replace(seen, foreign_cpus=0.0, claimed_cpus=0.0, claimed_by="", closed=closed)
-        self._show(driver, seen)
+        self._show(driver, self.used_as(seen))
 
     def _show(self, driver: Driver, seen: Machine) -> None:
         """Let the core see a machine; one that it sees already, under another name, only once."""
@@ -266,6 +268,11 @@ class Roster:
         names = [name, *self.other_names(name)]
         found = (self.members[one].clusters for one in names if one in self.members)
         return tuple(sorted(set[str]().union(*found)))
+
+    def announce_all(self, cluster: str) -> None:
+        """What may be used of a cluster's machines changed: tell the core."""
+        for driver in self.machines_in(cluster):
+            self._announce(driver.name)
 
     def _announce(self, name: str) -> None:
         """Its clusters changed: tell the core, from the last observation."""

@@ -234,7 +234,11 @@ def _judged(change: Change, fact: facts.Judged) -> None:
     change.enter(number=attempt.id, time_limit=listed.time_limit, **told)
     if listed.phase is not Phase.WAITING:
         where = listed.nodes or "a node"
-        change.tell_while_waiting(f"{attempt.title} starts it on {where}")
+        change.tell_while_waiting(
+            f"in allocation {attempt.id} on {where}, after lines before it"
+            if attempt.is_packed
+            else f"{attempt.title} starts it on {where}"
+        )
         return
     change.set(word=listed.word, expected=listed.expected, in_error=listed.has_error)
     if listed.never and not attempt.claimed:
@@ -266,7 +270,7 @@ def _settled(change: Change, fact: facts.Settled) -> None:
         _forgotten(change, fact)
     elif (why := _why_not_begun(attempt, verdict, fact.restarted)) and attempt.evicted:
         change.end_unbegun(why)
-    elif why:
+    elif why or (why := _why_left_over(change, verdict)):
         change.set(given_up=attempt.given_up | {attempt.id})
         change.hand_over_again(why, fact.chance)
     else:
@@ -289,6 +293,19 @@ def _why_not_begun(attempt: Attempt, verdict: Verdict, restarted: bool) -> str:
     if not verdict.not_begun and verdict.cancelled and restarted and few:
         return f"{attempt.title} cancelled it soon after its controller had restarted"
     return verdict.not_begun
+
+
+def _why_left_over(change: Change, verdict: Verdict) -> str:
+    """Why a line of a pack never had its turn; empty where that is not certain, or meant so.
+
+    Its allocation is over, and what ran the pack there was killed before it could say more.
+    """
+    attempt, waited_s = change.attempt, change.now - change.attempt.over_since
+    meant = attempt.stop or (verdict.certain and verdict.cause != "oom")
+    few = len(attempt.given_up) < _MOST_CANCELLED
+    if not attempt.is_packed or attempt.claimed or meant or not few:
+        return ""
+    return "its allocation ended before its turn" if waited_s >= change.times.settle_s else ""
 
 
 def _forgotten(change: Change, fact: facts.Settled) -> None:

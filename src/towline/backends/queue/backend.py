@@ -8,7 +8,7 @@ from towline.backends.machines.exec_in_job import Said, run_in_job
 from towline.backends.queue import asking
 from towline.backends.queue.dialect import Dialect
 from towline.backends.queue.handover import Followed, Handover
-from towline.backends.queue.job_script import group_of, handover_key, message, queueing
+from towline.backends.queue.job_script import group_of, handover_key, message, pack_of, queueing
 from towline.backends.queue.queue import Queue
 from towline.backends.queue.state import Attempt, Place
 from towline.backends.terms import QueueStanding
@@ -132,6 +132,7 @@ class QueueBackend:
                 batch=job.spec.batch,
                 group=group_of(self.dialect, job, request),
                 at_once=queueing(job).at_once,
+                pack=pack_of(job),
                 follows=None if attempt.follows else (),
             )
         )

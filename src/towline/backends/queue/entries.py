@@ -3,6 +3,9 @@
 Jobs of a batch that differ only in what they run become the tasks of one array. A site limits how
 long an array may be and how many jobs a user may have in the queue: the first is known beforehand,
 the second shows when a submission is refused, and then the queue is refilled as it drains.
+
+Lines of a batch that is to be packed become one entry, several together: the queue knows nothing of
+them, and a packer on the node runs them.
 """
 
 from collections.abc import Iterable
@@ -10,7 +13,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from towline.backends.queue.handover import Handover
-from towline.backends.queue.state import Attempt, Place
+from towline.backends.queue.state import Attempt, Place, is_pack
+from towline.model.request import Packing, cut
 
 #: Longer arrays gain nothing, and whatever is done with one takes longer.
 _LONGEST = 1000
@@ -19,15 +23,19 @@ _PARTS = 4
 
 
 class Submission(Struct):
-    """What one submission puts into the queue: one attempt, or several as an array."""
+    """What one submission puts into the queue: one attempt, or several as an array or a pack."""
 
     members: list[Handover]
-    #: The name of an array; empty for a job that goes alone.
+    #: The name of an array or a pack; empty for a job that goes alone.
     array: str = ""
     #: So many of its tasks run at a time; 0: as many as there is room for.
     at_once: int = 0
     #: Which task of the array each member is, by its key.
     tasks: dict[str, int] = {}
+
+    @property
+    def is_array(self) -> bool:
+        return bool(self.array) and not is_pack(self.array)
 
 
 def submission(members: list[Handover], array: str, at_once: int, first_task: int) -> Submission:
@@ -37,6 +45,32 @@ def submission(members: list[Handover], array: str, at_once: int, first_task: in
         for place, one in enumerate(members)
     }
     return Submission(members, array, at_once, tasks)
+
+
+class PackGathering:
+    """Lines that are to share allocations: one that they do not fill waits a moment for others."""
+
+    def __init__(self, gather_s: float) -> None:
+        self.gather_s = gather_s
+        #: Group -> how many of it there were, and since when there were no more.
+        self._since: dict[str, tuple[int, float]] = {}
+
+    def packs(self, group: list[Handover], now: float) -> tuple[list[list[Handover]], float]:
+        """Those that go together now, and when to look at the rest again; 0: there is none."""
+        first = group[0]
+        pack = first.pack or Packing()
+        count, since = self._since.get(first.group, (0, now))
+        since = since if count == len(group) else now
+        some = sorted(group, key=lambda one: one.attempt.job)
+        found = []
+        for size in cut(len(some), pack.lines, now - since >= self.gather_s):
+            found.append(some[:size])
+            some = some[size:]
+        if not some:
+            self._since.pop(first.group, None)
+            return found, 0.0
+        self._since[first.group] = len(some), now if found else since
+        return found, self._since[first.group][1] + self.gather_s
 
 
 class Limits:
@@ -98,6 +132,13 @@ def is_inside(attempt: Attempt) -> bool:
     if attempt.place is Place.UNANSWERED:
         return bool(attempt.array)
     return attempt.place in (Place.ASKING, Place.IN_QUEUE, Place.CLAIMED)
+
+
+def packs_beside(pack: Packing, at_once: int, inside: Iterable[Attempt]) -> int:
+    """How many more allocations a batch may have, beside those of its lines that are inside."""
+    if not at_once:
+        return 1_000_000
+    return max(1, at_once // pack.parallel) - len({one.array for one in inside})
 
 
 def in_turn(at_once: int, inside: int) -> int:

@@ -65,6 +65,10 @@ class Files:
     async def stop(self, link: Link, some: list[Handover]) -> None:
         """Have them stopped; none is taken for ours that only has the number of one of them."""
         doomed = [one for one in some if CancelEntry() in self.table.take(one, StopDue())]
+        # An entry of several lines goes on for those that nobody stops.
+        lines = (one.attempt for one in self.table.wanted.values() if one.attempt.is_packed)
+        going_on = {one.array for one in lines if not (one.stop or one.is_over)}
+        doomed = [one for one in doomed if one.attempt.array not in going_on]
         listed = by_name(await self.commands.list_entries(link) if doomed else ())
         ids = {one.id for handover in doomed for one in listed.get(handover.attempt.name, ())}
         await link.ask(
@@ -74,5 +78,8 @@ class Files:
             argv=self.commands.dialect.cancel_words(ids) if ids else None,
             login=self.commands.login,
         )
+        # Of a submission that gave no answer, a run may have begun since the list was asked for.
+        if unknown := [handover for handover in some if not handover.attempt.id]:
+            await self.look(link, unknown)
         for handover in some:
             self.table.take(handover, StopTold())

@@ -7,6 +7,7 @@ from msgspec import Struct, to_builtins
 
 from towline.backends.queue.dialect import ListedEntry, Phase
 from towline.backends.queue.state import Attempt, Place
+from towline.model.request import Packing
 
 
 class Followed(Struct, frozen=True):
@@ -37,6 +38,8 @@ class Handover(Struct):
     batch: str = ""
     group: str = ""
     at_once: int = 0
+    #: How those of its group share allocations; None: each has one of its own.
+    pack: Packing | None = None
     #: What it follows; None: something, but that cannot be said now.
     follows: tuple[Followed, ...] | None = ()
     #: The numbers of that in the queue, as it was handed over last.

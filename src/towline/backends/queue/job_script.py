@@ -6,18 +6,20 @@ their own, and is never part of any shell's text.
 
 from typing import Any
 
+from msgspec import to_builtins
+
 from towline.backends.queue.dialect import Dialect
 from towline.backends.variables import process_variables, shared_variables
 from towline.model.job import Job, Queueing, key_of
 from towline.model.odd_text import original
-from towline.model.request import Request
+from towline.model.request import Packing, Request
 from towline.model.service import orders_of
 
 #: Exit codes of the script itself, told from those of a command by there being no record of one.
 NOT_SHARED, NO_PYTHON = 97, 98
 SCRIPT = f"""\
 #!/bin/sh
-# Towline runs one attempt of a job. $1: Towline's folder, $2: the attempt, $3: a first process.
+# Towline runs an attempt of a job. $1: Towline's folder, $2: the attempt, $3: a first process.
 [ -d "$1/handed/$2/agent" ] || {{
   echo "towline: no folder $1 on `hostname`" >&2
   exit {NOT_SHARED}
@@ -57,10 +59,15 @@ def message(dialect: Dialect, engine: str, job: Job, request: Request, root: str
 
 
 def group_of(dialect: Dialect, job: Job, request: Request) -> str:
-    """Attempts of the same group can be tasks of one array; empty for those that go alone."""
+    """Attempts of the same group can be in one array or pack; empty for those that go alone."""
     if not job.spec.batch or request.process_count > 1:
         return ""
     return f"{job.spec.batch} {queueing(job)} {order(dialect, job, request)}"
+
+
+def pack_of(job: Job) -> Packing | None:
+    """How it shares an allocation with others of its batch; None: it has one of its own."""
+    return job.spec.pack if job.spec.batch else None
 
 
 def order(dialect: Dialect, job: Job, request: Request) -> dict[str, Any]:
@@ -77,6 +84,7 @@ def order(dialect: Dialect, job: Job, request: Request) -> dict[str, Any]:
         "requeue": queue.requeue,
         "on_timeout": queue.on_timeout,
         "environ": not dialect.takes_environment,
+        "pack": to_builtins(pack) if (pack := pack_of(job)) else None,
     }
 
 

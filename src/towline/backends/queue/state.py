@@ -27,6 +27,8 @@ class Place(Enum):
 
 
 P = Place
+#: By this the last part of its name begins, where an entry is a pack and not an array.
+_PACK = "p"
 
 #: What can happen to an attempt. What cannot happen where it stands is late news, and is dropped.
 TRANSITIONS: dict[tuple[Place, str], Place] = {
@@ -51,6 +53,15 @@ TRANSITIONS: dict[tuple[Place, str], Place] = {
 }
 
 
+def pack_name(engine: str, token: str) -> str:
+    """The name of a pack, by which it is told from an array wherever it is seen."""
+    return f"{engine}-{_PACK}{token}"
+
+
+def is_pack(name: str) -> bool:
+    return name.rpartition("-")[2].startswith(_PACK)
+
+
 class Attempt(Struct, frozen=True):
     """One attempt, as far as it is known. Only `step` makes a new one of it."""
 
@@ -62,7 +73,7 @@ class Attempt(Struct, frozen=True):
     #: What people call the queue.
     title: str
     place: Place = Place.NOT_SENT
-    #: Its number in the queue, and the array that it is a task of, and which.
+    #: Its number in the queue, and the array or pack that it is a part of, and which.
     id: str = ""
     array: str = ""
     index: int = 0
@@ -132,8 +143,15 @@ class Attempt(Struct, frozen=True):
         return self.place is Place.OVER
 
     @property
+    def is_packed(self) -> bool:
+        """It is in one entry with others, as a line of a pack."""
+        return is_pack(self.array)
+
+    @property
     def name(self) -> str:
         """What it is called in the queue's lists."""
+        if self.is_packed:
+            return self.array
         return f"{self.array}_{self.index}" if self.array else self.key
 
     def is_unsent(self, now: float) -> bool:
@@ -143,7 +161,8 @@ class Attempt(Struct, frozen=True):
 
     def number_in(self, ticket: str) -> str:
         """Its number in the queue, from that of the whole entry."""
-        return f"{ticket}_{self.index}" if self.array and ticket else ticket
+        is_task = self.array and not self.is_packed
+        return f"{ticket}_{self.index}" if is_task and ticket else ticket
 
     def standing(self) -> QueueStanding:
         """Where it stands in the queue while it waits, as far as that is known; and once it runs,

@@ -1,4 +1,4 @@
-"""Submitting: a job alone, or many of a batch as one array."""
+"""Submitting: a job alone, or many of a batch as one array, or as packs."""
 
 import asyncio
 import random
@@ -16,14 +16,16 @@ from towline.backends.queue.commands import Commands, was_killed
 from towline.backends.queue.dialect import Refusal, Site
 from towline.backends.queue.entries import (
     Limits,
+    PackGathering,
     Submission,
     grouped,
     in_turn,
     is_inside,
+    packs_beside,
     submission,
 )
 from towline.backends.queue.handover import Handover
-from towline.backends.queue.state import Place
+from towline.backends.queue.state import Place, pack_name
 from towline.backends.queue.table import Table
 from towline.backends.tasks import Tasks
 from towline.errors import HostError, UsageError
@@ -50,6 +52,7 @@ class Submitter:
         self.dialect = commands.dialect
         self.tasks = tasks
         self.limits = Limits()
+        self.gathering = PackGathering(table.times.gather_s)
         self._site = Site()
         self._offered: dict[str, Handover] = {}
         #: Those that follow others, which are not in the queue yet.
@@ -122,8 +125,11 @@ class Submitter:
         return is_under_way or is_inside(handover.attempt)
 
     def _entries(self, some: list[Handover]) -> list[Submission]:
-        shared = [one for one in some if one.group and self.limits.site]
-        found = [entry for group in grouped(shared).values() for entry in self._arrays(group)]
+        packed = grouped(one for one in some if one.pack)
+        found = [entry for group in packed.values() for entry in self._packs(group)]
+        some = [one for one in some if not one.pack]
+        shared = grouped(one for one in some if one.group and self.limits.site)
+        found += [entry for group in shared.values() for entry in self._arrays(group)]
         inside = Counter(one.batch for one in self.table.wanted.values() if self._is_inside(one))
         for one in some:
             if one.group and self.limits.site:
@@ -156,6 +162,26 @@ class Submitter:
             parts = parts[:1]
         return [submission(part, self._new_name(), at_once, first_task) for part in parts]
 
+    def _packs(self, some: list[Handover]) -> list[Submission]:
+        """Put lines together that share an allocation; hold back those that do not go yet."""
+        first = some[0]
+        if first.attempt.array:
+            return [submission(some, first.attempt.array, 0, 0)]
+        assert first.pack is not None
+        now = time.monotonic()
+        parts, look_at = self.gathering.packs(some, now)
+        keys = {one.key for one in some}
+        others = (one for one in self.table.wanted.values() if one.batch == first.batch)
+        inside = (one.attempt for one in others if one.key not in keys and self._is_inside(one))
+        room = max(0, packs_beside(first.pack, first.at_once, inside))
+        self._hold([one for part in parts[room:] for one in part])
+        gone = {one.key for part in parts for one in part}
+        if look_at:
+            self._offered.update((one.key, one) for one in some if one.key not in gone)
+            asyncio.get_running_loop().call_later(max(0.0, look_at - now), self.again)
+        new = (pack_name(self.engine_id, secrets.token_hex(6)) for _ in parts)
+        return [submission(part, next(new), 0, 0) for part in parts[:room]]
+
     def _hold(self, some: list[Handover]) -> None:
         self._offered.update((handover.key, handover) for handover in some)
         for handover in some:
@@ -169,7 +195,8 @@ class Submitter:
         alive: dict[str, dict[str, Handover]] = {}
         for one in self.table.wanted.values():
             attempt = one.attempt
-            if one.at_once and attempt.array and attempt.id and not attempt.is_over:
+            widens = one.at_once and not one.pack
+            if widens and attempt.array and attempt.id and not attempt.is_over:
                 alive.setdefault(one.batch, {})[attempt.array] = one
         for arrays in alive.values():
             array, one = next(iter(arrays.items()))
@@ -234,18 +261,18 @@ class Submitter:
         return answer
 
     async def _prepare(self, link: Link, entry: Submission, root: str) -> dict[str, Any]:
-        """Have all tasks of an array written down; the message that hands it over."""
+        """Have all parts of an array or a pack written down; the message that hands it over."""
         members = entry.members
         for at in range(0, len(members), _MANY):
             part = members[at : at + _MANY]
             tasks = {str(entry.tasks[one.key]): one.message(root)["specs"][0] for one in part}
             await link.ask("prepare_handed", array=entry.array, tasks=tasks)
         asked = members[0].message(root)
-        indexes = [entry.tasks[one.key] for one in members]
+        indexes = [entry.tasks[one.key] for one in members] if entry.is_array else []
         return {
             "key": entry.array,
             "script": asked["script"],
-            "order": {**asked["order"], "array": True},
+            "order": {**asked["order"], "array": entry.is_array},
             "specs": [],
             "tasks": {str(entry.tasks[one.key]): one.key for one in members},
             "argv": members[0].words(entry.array, root, indexes, entry.at_once),
@@ -258,14 +285,14 @@ class Submitter:
         if ticket := self.dialect.ticket_in(answer):
             self._accepted(entry, ticket)
             return
-        refusal = self.dialect.refusal(answer, bool(entry.array))
+        refusal = self.dialect.refusal(answer, entry.is_array)
         killed = was_killed(answer["code"])
         if refusal is Refusal.MISSING:
             there, command = self.driver.name, self.dialect.submit_command
             self._refuse(
                 entry, f"there is no {command} on {there}: is it the cluster's access node?"
             )
-        elif entry.array and refusal is Refusal.FULL:
+        elif entry.is_array and refusal is Refusal.FULL:
             self._full(entry, error, certain=not killed)
         elif refusal in (Refusal.PASSING, Refusal.FULL) or killed:
             self._put_off(entry, error)
@@ -277,7 +304,7 @@ class Submitter:
 
     def _accepted(self, entry: Submission, ticket: str) -> None:
         self._take(entry.members, facts.Accepted(ticket))
-        if entry.array:
+        if entry.is_array:
             self.limits.accepted()
         if entry.at_once:
             self._widths[entry.array] = entry.at_once

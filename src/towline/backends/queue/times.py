@@ -31,6 +31,8 @@ class Times(Struct, frozen=True):
     places_s: float = 60.0
     #: Accounts that do not answer, or have not heard of an end, get so long.
     accounts_s: float = 600.0
+    #: Lines that do not fill an allocation wait so long for others that could share it.
+    gather_s: float = 1.5
     #: Several processes may take so long to stop by themselves.
     patience_s: float = 30.0
 

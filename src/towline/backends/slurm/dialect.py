@@ -86,8 +86,9 @@ class SlurmDialect:
     ) -> Words:
         assert job.spec.queue is not None
         queue, numbers = job.spec.queue, reading.spans(tasks)
+        several = numbers or job.spec.pack
         common = [
-            f"--job-name={_job_name(job.spec.batch if numbers else job.spec.title)}",
+            f"--job-name={_job_name(job.spec.batch if several else job.spec.title)}",
             f"--comment={MARK}{name}",
             f"--chdir={root}/handed/{name}",
             "--output=slurm%a.out" if numbers else "--output=slurm.out",
@@ -100,6 +101,9 @@ class SlurmDialect:
             common.append(f"--signal={'B:' if single else ''}{queue.signal}")
         if numbers:
             common.append(f"--array={numbers}" + (f"%{at_once}" if at_once else ""))
+        if job.spec.begin:
+            # As seconds since 1970, whatever time it is to the access node.
+            common.append(f"--begin=uts{math.ceil(job.spec.begin)}")
         found = ["sbatch", "--parsable", *common, *_options(queue)]
         return [*found, f"{root}/handed/{name}/script", root, name]
 

@@ -45,12 +45,12 @@ class JobFiles:
 
     async def entries(self, path: str) -> FilePage:
         """What is in a folder."""
-        header = await ask_patiently(self._reach, "list", path=path)
+        header = await ask_patiently(self._reach, "list", path=path, **self._about)
         return FilePage(header["entries"], header.get("more", False))
 
     async def stat(self, path: str) -> FileEntry:
         """What a path is; a link inside the job's folder is followed."""
-        header = await ask_patiently(self._reach, "stat", path=path)
+        header = await ask_patiently(self._reach, "stat", path=path, **self._about)
         return cast("FileEntry", header)
 
     async def collected(self) -> Collected:
@@ -63,7 +63,7 @@ class JobFiles:
 
     async def walk(self, path: str) -> FilePage:
         """The files below a folder, as many as one answer has room for."""
-        header = await ask_patiently(self._reach, "walk", path=path)
+        header = await ask_patiently(self._reach, "walk", path=path, **self._about)
         return FilePage(header["files"], header.get("more", False))
 
     async def read(

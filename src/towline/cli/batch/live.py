@@ -39,6 +39,18 @@ WIDEST_BAR = 60
 #: Lines of a terminal that are left when each machine has one.
 LINES_BESIDE_MACHINES = 8
 FEWEST_MACHINES = 3
+#: Terminals say by these that they break long lines anew when they get narrower; others cut them.
+BREAKS_ANEW = (
+    "TMUX",
+    "VTE_VERSION",
+    "KONSOLE_VERSION",
+    "KITTY_WINDOW_ID",
+    "ALACRITTY_WINDOW_ID",
+    "TERM_PROGRAM",
+    "WT_SESSION",
+)
+#: Erases the line that the cursor is in, and goes one up.
+ERASE_AND_UP = "\r\x1b[2K\x1b[1A"
 
 
 def can_move() -> bool:
@@ -60,6 +72,9 @@ class LiveTable:
         #: would leave a line of it behind where something is told at the same moment.
         self._turn = Lock()
         self._over = Event()
+        #: How long the lines are that are drawn now.
+        self._lengths: list[int] = []
+        self._breaks_anew = any(os.environ.get(name) for name in BREAKS_ANEW)
 
     def start(self) -> None:
         from rich.live import Live
@@ -79,7 +94,15 @@ class LiveTable:
         while not self._over.wait(1 / REFRESHES_PER_S):
             with self._turn:
                 if not self._over.is_set():
+                    self._erase_broken_lines()
                     live.refresh()
+
+    def _erase_broken_lines(self) -> None:
+        """Where the terminal is narrower than what is drawn, that takes more lines than rich knows
+        of, and it would leave the first of them behind."""
+        more = sum((length - 1) // self._console.width for length in self._lengths if length)
+        if more and self._breaks_anew:
+            self._console.file.write(ERASE_AND_UP * more)
 
     def show(self, events: list[dict[str, Any]], view: dict[str, Any]) -> None:
         self._view = view
@@ -112,7 +135,10 @@ class LiveTable:
         if self._view is None:
             return Group(_text("waiting for the Engine", "dim"))
         room = max(FEWEST_MACHINES, self._console.height - LINES_BESIDE_MACHINES)
-        return drawn(self._view, time.time(), self._console.width, room, self._pace.rate)
+        table = drawn(self._view, time.time(), self._console.width, room, self._pace.rate)
+        lines = self._console.render_lines(table, pad=False)
+        self._lengths = [sum(segment.cell_length for segment in line) for line in lines]
+        return table
 
 
 def drawn(view: dict[str, Any], now: float, width: int, room: int, rate: float = 0.0) -> Group:

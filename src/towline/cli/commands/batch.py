@@ -9,7 +9,7 @@ from towline.cli.commands.run import job_ask
 from towline.cli.not_yet import check_is_list
 from towline.cli.options import Parser, split_command
 from towline.cli.session import open_session
-from towline.cli.terminal import note, printable, say, say_json, tell
+from towline.cli.terminal import interactive, note, printable, say, say_json, tell
 from towline.cli.terminal.wording import count
 from towline.client.submission import new_key
 from towline.errors import UsageError
@@ -27,9 +27,18 @@ if TYPE_CHECKING:
 NOT_FOR_MANY = ("title", "continued", "service", "logdir")
 ITS_OWN = ("help", "detach", "dry_run", "json")
 ACTIONS = ("list", "show", "log", "stop", "retry", "results")
-VALUED = (*run.VALUED, "--matrix", "--params", "--name", "--max-parallel", "--pack")
-#: Jobs that can share one GPU: shares are counted in thousandths of its computing.
-MOST_PER_GPU = 1000
+VALUED = (
+    *run.VALUED,
+    *(
+        "--matrix",
+        "--params",
+        "--name",
+        "--max-parallel",
+        "--pack",
+        "--per-allocation",
+        "--stagger",
+    ),
+)
 SHOWN_BY_DRY_RUN = 5
 ABOUT = """\
 Run many commands as one batch: those of a file (one per line; `#` begins a comment, `\\` at the
@@ -76,7 +85,7 @@ def parser() -> Parser:
         "--max-parallel", type=int, metavar="N", help="at most N of its jobs at a time"
     )
     parser.add_argument("--fail-fast", action="store_true", help="stop it at the first failure")
-    parser.add_argument("--pack", type=int, metavar="N", help="N jobs on each GPU")
+    _add_packing(parser)
     parser.add_argument(
         "--keep-order",
         action="store_true",
@@ -95,6 +104,25 @@ def parser() -> Parser:
     )
     parser.add_argument("--json", action="store_true", help="print JSON lines for programs")
     return parser
+
+
+def _add_packing(parser: Parser) -> None:
+    parser.add_argument(
+        "--pack",
+        type=int,
+        metavar="N",
+        help="N jobs on each GPU; with --per-allocation, N of its jobs at a time",
+    )
+    parser.add_argument(
+        "--per-allocation",
+        type=int,
+        metavar="M",
+        help="M jobs share an allocation of the cluster's queue (0: all), and what is asked for "
+        "is what they share: each is pinned to its part of the CPUs and GPUs",
+    )
+    parser.add_argument(
+        "--stagger", metavar="TIME", help="the first jobs of an allocation begin so far apart"
+    )
 
 
 def _add_options_of_run(parser: Parser) -> None:
@@ -122,8 +150,8 @@ def main(args: list[str]) -> int:
     _check(reading, options, command)
     commands, name, source = _commands(options, command)
     if options.dry_run:
-        return _dry_run(options, commands)
-    return _run(options, commands, name, source)
+        return dry_run(options, commands)
+    return run_all(options, commands, name, source)
 
 
 def _hides_command(words: list[str]) -> bool:
@@ -165,10 +193,10 @@ def _check(asking: Parser, options: Namespace, command: list[str]) -> None:
     if options.max_parallel is not None and options.max_parallel < 1:
         asking.error(f"--max-parallel must be at least 1, not {options.max_parallel}")
     if options.name is not None:
-        _check_name(options.name)
+        check_name(options.name)
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     from towline.model.lines import as_name
 
     if name != as_name(name) or not name:
@@ -190,7 +218,7 @@ def _commands(options: Namespace, command: list[str]) -> tuple[list[TypedCommand
     if options.matrix:
         from towline.model.parameters import matrix_commands
 
-        _say_what_is_no_range(options.matrix)
+        say_what_is_no_range(options.matrix)
         return matrix_commands(options.matrix, command), options.name or "batch", "--matrix"
     path = options.file or options.params
     data = _read(path)
@@ -205,7 +233,7 @@ def _commands(options: Namespace, command: list[str]) -> tuple[list[TypedCommand
     return row_commands(data, source, command), name, source
 
 
-def _say_what_is_no_range(axes: list[str]) -> None:
+def say_what_is_no_range(axes: list[str]) -> None:
     for axis in axes:
         name, _, value = axis.partition("=")
         first, dash, last = value.partition("-")
@@ -241,30 +269,14 @@ def batch_ask(options: Namespace, commands: list[TypedCommand], name: str) -> di
 
 def _base(options: Namespace) -> dict[str, Any]:
     base = job_ask(options, [])
-    if options.pack is not None:
-        base["request"] = _packed(options)
-        base.pop("gpus", None)
+    if options.pack is not None or options.per_allocation is not None or options.stagger:
+        from towline.cli.batch.packing import pack
+
+        pack(options, base)
     return base
 
 
-def _packed(options: Namespace) -> str:
-    """The request of a job that shares its GPU with so many of its kind."""
-    if not 1 <= options.pack <= MOST_PER_GPU:
-        raise UsageError(f"--pack must be from 1 to {MOST_PER_GPU}, not {options.pack}")
-    if options.request is not None:
-        raise UsageError(
-            "--pack and -r both say what a job needs of a GPU",
-            "leave out one of them; -r '[gpumem=3G]' shares a GPU by its memory",
-        )
-    gpus = options.gpus or "1"
-    if set(gpus) & set("[]="):
-        raise UsageError(f"cannot read --gpus {gpus!r}", "like 2, gtx1070 or 2:gtx1070")
-    # Rounded down, or the last of them would not fit.
-    share = MOST_PER_GPU // options.pack / MOST_PER_GPU
-    return f"[{f'{gpus}:gpu' if gpus.isdigit() else gpus},gpuutil={share}]"
-
-
-def _dry_run(options: Namespace, commands: list[TypedCommand]) -> int:
+def dry_run(options: Namespace, commands: list[TypedCommand]) -> int:
     ask = {**_base(options), "argv": commands[0].argv}
     plan = open_session().call("POST", "/v1/plan", ask, repeat=True)
     if options.json:
@@ -294,7 +306,8 @@ def _shown(command: TypedCommand) -> str:
     return printable(command.title if shell else shlex.join(command.argv))
 
 
-def _run(options: Namespace, commands: list[TypedCommand], name: str, source: str) -> int:
+def run_all(options: Namespace, commands: list[TypedCommand], name: str, source: str) -> int:
+    """Submit or resume them as one batch, and follow it."""
     session = open_session()
     view = None
     if options.resume or options.rerun_failed:
@@ -319,11 +332,16 @@ def _run(options: Namespace, commands: list[TypedCommand], name: str, source: st
 
 
 def _submitted(session: Session, ask: dict[str, Any]) -> dict[str, Any]:
+    from towline.cli.patience import say_when_slow
+
+    quiet = say_when_slow() if interactive() else lambda: None
     try:
         view: dict[str, Any] = session.once("/v1/batches", ask, new_key())["batch"]
     except KeyboardInterrupt:
-        note("interrupted; whether the batch was accepted already, says: tow batch list")
+        note("interrupted; if the batch was accepted by then, it goes on: tow batch list")
         raise
+    finally:
+        quiet()
     return view
 
 

@@ -8,6 +8,7 @@ from towline.cli.session import open_session
 from towline.cli.terminal import mark, printable, say, say_json, tell
 from towline.cli.terminal.machine_table import show_machines
 from towline.cli.terminal.table import show_table
+from towline.client.servers import forget, is_known, known_servers
 from towline.client.submission import this_folder
 from towline.client.transport import quoted, with_query
 from towline.model.names import QUEUES
@@ -26,6 +27,7 @@ tow clusters add lab gpu1 me@10.0.0.5:2222
 tow clusters add lab gpu1 --setup 'source env/bin/activate'
 tow clusters add cedar --slurm me@cedar.example.org -o account=def-x
 tow clusters add msc --gridengine me@msc.example.org -o q=cpu
+tow clusters add team --connect .pitconnect.txt
 tow clusters default lab
 tow clusters remove lab
 """
@@ -57,6 +59,12 @@ def parser() -> Parser:
     parser.add_sbatch_option("Slurm: an option of sbatch for all its jobs; may be repeated")
     parser.add_argument("--setup", metavar="TEXT", help="shell text to run before each of its jobs")
     parser.add_argument("--folder", metavar="PATH", help="where its jobs live (~/.towline)")
+    parser.add_argument("--server", metavar="URL", help="it is the team's server at this address")
+    parser.add_argument("--connect", metavar="FILE", help="server: its address and certificate")
+    parser.add_argument("--user", metavar="NAME", default="", help="server: your account there")
+    parser.add_argument(
+        "--password-stdin", action="store_true", help="server: the password is in stdin"
+    )
     parser.add_argument("--offline", action="store_true", help="add it though nothing answers now")
     parser.add_json()
     return parser
@@ -78,6 +86,8 @@ def main(args: list[str]) -> int:
         return (
             _remove(session, options) if options.action == "remove" else _default(session, options)
         )
+    if options.server or options.connect:
+        return _add_server(options)
     queues = [kind for kind in QUEUES if getattr(options, kind)]
     if options.option and not queues:
         asking.error(f"-o gives options of a queue, so it goes with {_either(QUEUES)}")
@@ -97,6 +107,10 @@ def _either(kinds: Iterable[str]) -> str:
 
 def _list(session: Session, json: bool) -> int:
     answer = session.call("GET", with_query("/v1/clusters", cwd=this_folder()))
+    answer["clusters"] += [
+        {"name": one.name, "kind": "server", "host": one.url, "from": f"signed in as {one.account}"}
+        for one in known_servers(session.paths)
+    ]
     if json:
         say_json(answer)
         return 0
@@ -144,6 +158,25 @@ def _add(session: Session, options: Namespace) -> int:
     return 0
 
 
+def _add_server(options: Namespace) -> int:
+    """A team's server: signed in to here, and talked to directly from then on."""
+    from towline.cli.team import add_server
+
+    server = add_server(
+        options.name,
+        options.server or "",
+        options.connect or "",
+        options.user,
+        options.password_stdin,
+    )
+    if options.json:
+        say_json({"name": server.name, "url": server.url, "account": server.account})
+    else:
+        say(f"signed in to {server.url} as {server.account}")
+        say(f"now: tow run -c {server.name} COMMAND, and tow @{server.name} status")
+    return 0
+
+
 def _new_cluster(options: Namespace) -> dict[str, Any]:
     body: dict[str, Any] = {"name": options.name, "machines": options.machines}
     chosen = {name: getattr(options, name) for name in ("setup", "folder")}
@@ -166,6 +199,10 @@ def _say_step(step: dict[str, Any]) -> None:
 
 
 def _remove(session: Session, options: Namespace) -> int:
+    if is_known(session.paths, options.name):
+        forget(session.paths, options.name)
+        say_json({}) if options.json else say(f"forgot the server {options.name}")
+        return 0
     answer = session.call("DELETE", f"/v1/clusters/{quoted(options.name)}")
     if options.json:
         say_json(answer)

@@ -46,7 +46,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    _check_fuse()
+    check_fuse("tow mount")
     session = open_session()
     job = job_number(session, options.job)
     # Says what is wrong with the job while there is somebody to read it.
@@ -70,20 +70,21 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def _check_fuse() -> None:
+def check_fuse(program: str) -> None:
+    """Refuse, and say what is missing, where nothing can be mounted."""
     try:
         from fuse import FUSE  # noqa: F401
     except ImportError:
         hint = "install it where towline is installed: pip install fusepy"
-        raise UsageError("tow mount needs the Python package fusepy", hint) from None
+        raise UsageError(f"{program} needs the Python package fusepy", hint) from None
     except OSError:
-        raise UsageError("tow mount needs libfuse 2, which is not here", INSTALL) from None
+        raise UsageError(f"{program} needs libfuse 2, which is not here", INSTALL) from None
     from shutil import which
 
     if not os.path.exists(DEVICE):
         raise UsageError(f"this machine has no {DEVICE}", "load it: sudo modprobe fuse")
     if not which("fusermount"):
-        raise UsageError("tow mount needs the program fusermount", INSTALL)
+        raise UsageError(f"{program} needs the program fusermount", INSTALL)
 
 
 def _prepare(folder: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towline.cli.compat.gridengine.options import PLAIN, VALUED
+from towline.cli.compat.gridengine.submit.options import PLAIN, VALUED
 from towline.cli.compat.gridengine.typed import parser_of, wants_help
 from towline.cli.options import Parser
 

@@ -51,10 +51,12 @@ def main(args: list[str]) -> int:
     target = f"/v1/jobs/{found.job}/results"
     with shown(session, target, f"results of job {found.job}"):
         done = session.call("POST", target, {"back": options.back}, repeat=True)
+    elsewhere = session.take_home(found.job)
     if options.json:
         say_json(done)
         return 0
-    say(f"{count(done['files'], 'file')}, {size(done['bytes'])} in {short_path(done['folder'])}")
+    came = f"{count(done['files'], 'file')}, {size(done['bytes'])}"
+    say(came if elsewhere else f"{came} in {short_path(done['folder'])}")
     for here, newer in done["conflicts"]:
         tell(f"kept {short_path(here)} as it was; the newer copy is {short_path(newer)}")
     for path in done["missing"]:

@@ -7,7 +7,7 @@ from os.path import exists
 
 from towline.cli.not_yet import check_terminal, say_directives, say_input_is_lost
 from towline.cli.options import Parser, sbatch_options, split_command
-from towline.cli.session import open_session
+from towline.cli.session import open_for, open_session
 from towline.cli.terminal import note, say, say_json
 from towline.client.submission import new_key, own_environment, this_folder, umask
 from towline.errors import UsageError
@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
+
+    from towline.client.session import Session
 
 #: Options whose value goes to the Engine as it was typed.
 PASSED_ON = {
@@ -129,17 +131,21 @@ def main(args: list[str]) -> int:
         asking.error("which command? put it at the end: tow run COMMAND")
     check_terminal([], command)
     say_directives(command)
+    session = open_for(options)
     ask = job_ask(options, command)
     if options.dry_run:
-        return _plan(ask, options.json)
+        return _plan(session, ask, options.json)
     told = say_input_is_lost("the job")
     if options.detach:
-        job = open_session().submit_ask(ask, new_key())
+        job = session.submit_ask(ask, new_key())
         say_json(job) if options.json else say(f"job {job['id']}")
         return 0
     from towline.cli.follow import TerminalFollow
 
-    code = TerminalFollow(open_session(), ask=ask, key=new_key(), json=options.json).run()
+    follow = TerminalFollow(session, ask=ask, key=new_key(), json=options.json)
+    code = follow.run()
+    if follow.job_id and follow.following.view.get("ended"):
+        session.take_home(follow.job_id)
     if not told:
         # What is piped in may have come later.
         say_input_is_lost("the job")
@@ -218,8 +224,8 @@ def _variable(text: str) -> tuple[str, str]:
     return name, os.environ[name]
 
 
-def _plan(ask: dict[str, Any], json: bool) -> int:
-    plan = open_session().call("POST", "/v1/plan", ask, repeat=True)
+def _plan(session: Session, ask: dict[str, Any], json: bool) -> int:
+    plan = session.call("POST", "/v1/plan", ask, repeat=True)
     if json:
         say_json(plan)
     else:

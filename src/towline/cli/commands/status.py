@@ -6,7 +6,7 @@ import os
 import time
 
 from towline.cli.options import JOBS_HELP, Parser
-from towline.cli.session import open_session
+from towline.cli.session import open_for
 from towline.cli.terminal import note, printable, say, say_json
 from towline.cli.terminal.batch_wording import machine_names, progress, state_of, took
 from towline.cli.terminal.table import (
@@ -83,7 +83,7 @@ def parser() -> Parser:
 
 def main(args: list[str]) -> int:
     options = parser().read(args)
-    session = open_session()
+    session = open_for(options)
     if options.watch:
         return _watch(session, options)
     found = _found(session, options)

@@ -35,11 +35,14 @@ def queue_title(view: dict[str, Any]) -> str:
 
 
 def queue_details(view: dict[str, Any]) -> str:
-    """`4711 (partition main, account def-x, limit 1:00:00)`."""
+    """`4711 (partition main, account def-x, limit 1:00:00)`; a Grid Engine has queues."""
     queue = view.get("queue") or {}
-    named = {"partition": "partition", "account": "account", "time_limit": "limit"}
+    word = "queue" if queue.get("kind") == "gridengine" else "partition"
+    named = {"partition": word, "account": "account", "time_limit": "limit"}
     present = {name: word for name, word in named.items() if queue.get(name) not in _NO_LIMIT}
     known = [f"{word} {queue[name]}" for name, word in present.items()]
+    if queue.get("shared_by"):
+        known.append(f"shared with other lines, {queue['shared_by']} at a time")
     return str(queue["number"]) + (f" ({', '.join(known)})" if known else "")
 
 

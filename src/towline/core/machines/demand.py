@@ -15,6 +15,10 @@ GPU_OVERLOAD = 1199
 #: One GPU counts as much as this many CPUs when usage is shared fairly.
 GPU_WEIGHT = 8.0
 
+#: The groups that an owner is in, as far as machines name them.
+Rights = frozenset[str]
+NO_RIGHTS: Rights = frozenset()
+
 
 def plain(name: str) -> str:
     """A GPU's name as it is compared: lower case, without spaces, dashes and underscores."""
@@ -41,11 +45,14 @@ class Demand:
         "gpus",
         "mem",
         "reserved",
+        "rights",
         "weight",
         "whole",
     )
 
-    def __init__(self, need: Need) -> None:
+    def __init__(self, need: Need, rights: Rights = NO_RIGHTS) -> None:
+        #: Groups whose machines and GPUs it may use, besides what is for everyone.
+        self.rights = rights
         self.cpu = round(need.cpus * 1000)
         self.mem = need.mem_mb
         #: (count, plain name) with "" for any GPU, in the order they were asked for.
@@ -75,6 +82,7 @@ class Demand:
             level(self.mem),
             level(self.gpu_mem),
             self.gpu_util // 100,
+            self.rights,
         )
 
     def hardness(self) -> tuple[object, ...]:
@@ -84,10 +92,10 @@ class Demand:
 
 
 @lru_cache(maxsize=4096)
-def demand_of(need: Need) -> Demand:
-    return Demand(need)
+def demand_of(need: Need, rights: Rights = NO_RIGHTS) -> Demand:
+    return Demand(need, rights)
 
 
-def demands_of(request: Request) -> tuple[tuple[int, Demand], ...]:
+def demands_of(request: Request, rights: Rights = NO_RIGHTS) -> tuple[tuple[int, Demand], ...]:
     """(count, what each of them needs) per process group, in the request's order."""
-    return tuple((group.count, demand_of(group.need)) for group in request.groups)
+    return tuple((group.count, demand_of(group.need, rights)) for group in request.groups)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from towline.core.machines.demand import CPU_OVERLOAD, GPU_OVERLOAD, Demand, plain
+from towline.core.machines.demand import CPU_OVERLOAD, GPU_OVERLOAD, Demand, Rights, plain
 from towline.model.machine import Aside, Gpu, Machine
 
 #: Foreign use of a GPU below these is noise (a desktop, a driver), not a program at work.
@@ -12,42 +12,65 @@ NOISE_UTIL = 100
 
 
 class MachineFamily:
-    """Machines alike in clusters, owners and GPU models; they share an index (machine_index.py)."""
+    """Machines alike in clusters, rights and GPU models; they share an index (machine_index.py)."""
 
     def __init__(self, machine: Machine, number: int) -> None:
         self.number = number
         self.clusters = machine.clusters
         self.owners = machine.owners
+        #: Who may have processes without GPUs; None: everyone.
+        self.groups = frozenset(machine.groups) or None
         self.aliases = {plain(short): plain(model) for short, model in machine.aliases}
-        models = [plain(gpu.model) for gpu in machine.gpus]
-        #: Different GPU models of these machines; a GPU's kind is its place in here.
+        self.exact_names = machine.exact_names
+        models = [(plain(gpu.model), gpu.groups) for gpu in machine.gpus]
+        #: Different GPU models of these machines, and who may use them; a GPU's kind is its place
+        #: in here.
         self.kinds = sorted(set(models))
         self.counts = [models.count(kind) for kind in self.kinds]
         self.gpu_count = len(models)
-        self._matches: dict[
-            tuple[tuple[int, str], ...], list[tuple[int, frozenset[int]]] | None
-        ] = {}
+        self.named_groups = frozenset(machine.groups).union(*(groups for _, groups in self.kinds))
+        self._matches: dict[object, list[tuple[int, frozenset[int]]] | None] = {}
 
     def allows(self, cluster: str, owner: str) -> bool:
         return cluster in self.clusters and (not self.owners or owner in self.owners)
 
+    def admits(self, demand: Demand) -> bool:
+        """Whether a process without GPUs may be here; of others, their GPUs decide."""
+        return self.groups is None or bool(demand.gpus) or not self.groups.isdisjoint(demand.rights)
+
+    def kind_of(self, gpu: Gpu) -> int:
+        return self.kinds.index((plain(gpu.model), gpu.groups))
+
     def named(self, name: str) -> frozenset[int]:
         """The kinds of GPU that a plain name stands for."""
         alias = self.aliases.get(name, name)
+        if self.exact_names and name:
+            return frozenset(
+                index for index, (model, _) in enumerate(self.kinds) if model in (name, alias)
+            )
         return frozenset(
-            index for index, kind in enumerate(self.kinds) if name in kind or alias in kind
+            index for index, (model, _) in enumerate(self.kinds) if name in model or alias in model
+        )
+
+    def usable(self, name: str, rights: Rights) -> frozenset[int]:
+        """Those of them that members of these groups may use."""
+        return frozenset(
+            kind
+            for kind in self.named(name)
+            if not (groups := self.kinds[kind][1]) or not rights.isdisjoint(groups)
         )
 
     def match(self, demand: Demand) -> list[tuple[int, frozenset[int]]] | None:
         """(count, kinds that will do) per GPU need, or None if there can never be enough."""
+        key = (demand.gpus, demand.rights) if self.named_groups else demand.gpus
         try:
-            return self._matches[demand.gpus]
+            return self._matches[key]
         except KeyError:
-            found = [(count, self.named(name)) for count, name in demand.gpus]
+            found = [(count, self.usable(name, demand.rights)) for count, name in demand.gpus]
             enough = demand.gpu_count <= self.gpu_count and all(
                 count <= sum(self.counts[kind] for kind in kinds) for count, kinds in found
             )
-            return self._matches.setdefault(demand.gpus, found if enough else None)
+            return self._matches.setdefault(key, found if enough else None)
 
 
 def at_work(gpu: Gpu) -> bool:
@@ -204,7 +227,7 @@ class HostState:
         self.family = family
         self.cpu_free = round(machine.cpus * CPU_OVERLOAD) - round(machine.foreign_cpus * 1000)
         self.mem_free = machine.mem_mb - machine.foreign_mem_mb
-        self.gpus = [GpuState(gpu, family.kinds.index(plain(gpu.model))) for gpu in machine.gpus]
+        self.gpus = [GpuState(gpu, family.kind_of(gpu)) for gpu in machine.gpus]
         self.idle = sum(1 for gpu in self.gpus if not gpu.busy)
         self.processes = 0
         self.held = 0
@@ -214,12 +237,14 @@ class HostState:
 
     def has_capacity(self, demand: Demand) -> bool:
         """CPUs, memory and company; the GPUs are `choose`'s."""
+        family = self.family
         return (
             self.cpu_free >= demand.cpu
             and self.mem_free >= demand.mem
             and not self.held
             and not (demand.exclusive and (self.processes or self.claimed_by))
-            and self.family is not None
+            and family is not None
+            and (family.groups is None or family.admits(demand))
         )
 
     def choose(

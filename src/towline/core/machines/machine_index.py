@@ -14,7 +14,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from towline.core.machines.changes import Changes
-from towline.core.machines.demand import CPU_OVERLOAD, Demand, level
+from towline.core.machines.demand import CPU_OVERLOAD, NO_RIGHTS, Demand, level
 from towline.core.machines.host_state import HostState, MachineFamily
 from towline.core.machines.levels import Level, Levels
 from towline.model.machine import Gpu, Machine
@@ -53,7 +53,7 @@ class FamilyIndex(MachineFamily):
 
     def _find_low(self, demand: Demand) -> Level | None:
         match = self.match(demand)
-        if match is None:
+        if match is None or not self.admits(demand):
             return None
         low = [demand.gpu_count, int(demand.exclusive), level(demand.cpu), level(demand.mem)]
         if len(self.kinds) > 1:
@@ -110,6 +110,8 @@ class MachineIndex:
         self.changes = Changes()
         self._families: dict[tuple[object, ...], FamilyIndex] = {}
         self._usable: dict[tuple[str, str], list[FamilyIndex]] = {}
+        #: All groups that a machine or a GPU is for.
+        self.named_groups = NO_RIGHTS
 
     def families(self, cluster: str, owner: str) -> list[FamilyIndex]:
         """The families an owner may use in a cluster."""
@@ -232,8 +234,9 @@ class MachineIndex:
 
     def _file(self, host: HostState, machine: Machine) -> None:
         self._unfile(host)
-        models = tuple(sorted(gpu.model for gpu in machine.gpus))
-        key = (machine.clusters, machine.owners, machine.aliases, models)
+        models = tuple(sorted((gpu.model, gpu.groups) for gpu in machine.gpus))
+        rights = (machine.clusters, machine.owners, machine.groups)
+        key = (*rights, machine.aliases, machine.exact_names, models)
         if key not in self._families:
             self._families[key] = FamilyIndex(machine, len(self._families))
         family = self._families[key]
@@ -241,6 +244,7 @@ class MachineIndex:
         host.family = family
         host.total_level = total_level(machine, family)
         family.total.move(host, None, host.total_level)
+        self._name_groups(family)
 
     def _unfile(self, host: HostState) -> None:
         self.changes.potential += 1
@@ -251,7 +255,14 @@ class MachineIndex:
             family.part.move(host, host.part_level, None)
             family.total.move(host, host.total_level, None)
             del family.hosts[host.name]
+            self._name_groups(family)
         host.family = host.free_level = host.part_level = host.total_level = None
+
+    def _name_groups(self, family: FamilyIndex) -> None:
+        """Machines came to a family or left it: which groups do machines name now?"""
+        if family.named_groups:
+            families = [found for found in self._families.values() if found.hosts]
+            self.named_groups = NO_RIGHTS.union(*(found.named_groups for found in families))
 
 
 def free_level(host: HostState, family: FamilyIndex) -> Level:
@@ -285,14 +296,16 @@ def total_level(machine: Machine, family: FamilyIndex) -> Level:
 
 def make_up(machine: Machine) -> tuple[object, ...]:
     """What of a machine changes only when somebody changes the machine."""
-    gpus = tuple((gpu.index, gpu.model, gpu.mem_mb) for gpu in machine.gpus)
+    gpus = tuple((gpu.index, gpu.model, gpu.mem_mb, gpu.groups) for gpu in machine.gpus)
     return (
         machine.cpus,
         machine.mem_mb,
         gpus,
         machine.clusters,
         machine.owners,
+        machine.groups,
         machine.aliases,
+        machine.exact_names,
     )
 
 

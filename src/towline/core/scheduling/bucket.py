@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from towline.core.machines.demand import demands_of, level
+from towline.core.machines.demand import NO_RIGHTS, Rights, demands_of, level
 from towline.core.scheduling.placement import Groups
 from towline.model.job import Job
 from towline.model.request import Request
 
 if TYPE_CHECKING:
     from towline.core.scheduling.owner_queues import OwnerQueue, ShapeClass
+
+#: No time of waiting is worth as much as one step of an owner's own priorities.
+OWN_STEP_S = 1e10
 
 
 class Waiting(Struct, frozen=True):
@@ -30,6 +33,9 @@ class Waiting(Struct, frozen=True):
     #: Of its batch, at most so many run at a time; 0: as many as there is room for.
     at_most: int = 0
     batch: str = ""
+    #: In a team: the groups whose machines it may use, and its priority among its owner's jobs.
+    rights: Rights = NO_RIGHTS
+    own: int = 0
 
 
 def as_waiting(job: Job, request: Request) -> Waiting:
@@ -60,15 +66,19 @@ class Bucket:
         "count",
         "entry",
         "gone",
+        "gpu_count",
         "groups",
         "ids",
         "key",
+        "lead",
         "limits",
+        "own",
         "owner",
         "priority",
         "queues",
         "refused_at",
         "request",
+        "rights",
         "round_number",
         "shape",
         "start",
@@ -84,7 +94,12 @@ class Bucket:
         self.priority = job.priority
         self.request = job.request
         self.avoid = job.avoid
-        self.groups: Groups = demands_of(job.request)
+        self.own = job.own
+        self.rights = job.rights
+        #: How far its jobs are before others of their owner, in seconds of waiting.
+        self.lead = job.own * OWN_STEP_S
+        self.groups: Groups = demands_of(job.request, job.rights)
+        self.gpu_count = sum(count * demand.gpu_count for count, demand in self.groups)
         self.weight = sum(count * demand.weight for count, demand in self.groups)
         self.ids = array("q")
         self.submitted = array("d")
@@ -132,6 +147,25 @@ class Bucket:
         self.limits.insert(place, job.time_s)
         self.count += 1
 
+    def as_waiting(self) -> list[Waiting]:
+        """Its jobs, as they were added."""
+        self.close_holes()
+        return [
+            Waiting(
+                id=self.ids[place],
+                cluster=self.cluster,
+                request=self.request,
+                owner=self.owner,
+                priority=self.priority,
+                submitted=self.submitted[place],
+                time_s=self.limits[place],
+                avoid=self.avoid,
+                rights=self.rights,
+                own=self.own,
+            )
+            for place in range(self.start, len(self.ids))
+        ]
+
     def skip_to(self, start: int) -> None:
         """Forget what is before; the arrays shrink once half of them is past."""
         self.start = start
@@ -161,11 +195,21 @@ class Bucket:
         return self.ids.index(job_id, self.start)
 
 
-#: A bucket's place in its queues: when its first job was submitted, that job, the bucket.
+#: A bucket's place in its queues: when its first job was submitted (less the lead that it has
+#: among its owner's), that job, the bucket.
 Entry = tuple[float, int, Bucket]
 
 
 def bucket_key(job: Waiting) -> tuple[object, ...]:
     """What equal jobs have in common; of time limits, only about how long they are."""
     limit = level(int(job.time_s) + 1) if job.time_s else 0
-    return (job.cluster, job.owner, job.priority, job.request, job.avoid, limit)
+    return (
+        job.cluster,
+        job.owner,
+        job.priority,
+        job.request,
+        job.avoid,
+        limit,
+        job.rights,
+        job.own,
+    )

@@ -66,6 +66,19 @@ class Caps:
         capped = self._of.get(job_id)
         return capped if capped is not None and job_id in capped.spare else None
 
+    def everyone(self) -> list[Waiting]:
+        """All jobs of batches with a cap that have no place yet."""
+        return [
+            job
+            for capped in self.all.values()
+            for job in (*capped.queued.values(), *capped.spare.values())
+        ]
+
+    def renew(self, job: Waiting) -> None:
+        """What is known of a job that has no place yet has changed."""
+        capped = self._of[job.id]
+        (capped.spare if job.id in capped.spare else capped.queued)[job.id] = job
+
     def add_spare(self, job: Waiting) -> bool:
         """Let a job of a batch with a cap be spare; False for any other."""
         if not job.at_most:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from towline.core.machines.demand import Demand
 from towline.core.machines.host_state import GpuState, HostState
 from towline.core.machines.machine_index import MachineIndex
@@ -14,6 +16,7 @@ from towline.core.scheduling.obstacles import (
     ClosedNow,
     CpusInUse,
     Explanation,
+    ForGroups,
     ForOthers,
     GpuShare,
     GpusInUse,
@@ -62,8 +65,9 @@ def explain_waiting(scheduler: "Scheduler", job_id: int, now: float) -> Explanat
         return BatchLimit(most=capped.most)
     if bucket is None:
         return NotWaiting(placed=job_id in scheduler.running)
-    penalty = scheduler.shares.penalty_s
-    position = 1 + scheduler.queue.before(bucket, job_id, lambda owner: penalty(owner, now))
+    if over := scheduler.rules.over(bucket.owner, bucket.gpu_count):
+        return replace(over, cluster=bucket.cluster)
+    position = 1 + jobs_before(scheduler, bucket, job_id, now)
     waiting = scheduler.queue.count_in(bucket.cluster)
     ahead = islice((job for job in bucket.ids[bucket.start :] if job not in bucket.gone), MOST_KEPT)
     head = dict(zip(ahead, scheduler.reservations.of(bucket), strict=False)).get(job_id)
@@ -73,6 +77,34 @@ def explain_waiting(scheduler: "Scheduler", job_id: int, now: float) -> Explanat
         len(reason.machines) for reason in reasons
     )
     return Explanation(bucket.cluster, position, waiting, kept, reasons, more)
+
+
+def jobs_before(scheduler: "Scheduler", bucket: Bucket, job_id: int, now: float) -> int:
+    """How many jobs of its cluster rank before a job."""
+    if scheduler.penalties.fair:
+        return in_turn(scheduler, bucket.cluster, now).index(job_id)
+    penalty = scheduler.shares.penalty_s
+    return scheduler.queue.before(bucket, job_id, lambda owner: penalty(owner, now))
+
+
+def in_turn(scheduler: "Scheduler", cluster: str, now: float) -> list[int]:
+    """All that wait in a cluster of a team, as they rank now."""
+    penalties = scheduler.penalties.at(now)
+    owners: dict[str, list[tuple[float, int, float]]] = {}
+    for bucket in scheduler.queue.buckets_in(cluster):
+        bucket.close_holes()
+        own = owners.setdefault(bucket.owner, [])
+        for submitted, job_id in zip(
+            bucket.submitted[bucket.start :], bucket.ids[bucket.start :], strict=True
+        ):
+            own.append((submitted - bucket.lead, job_id, submitted))
+    ranked: list[tuple[float, float, int]] = []
+    for owner, own in owners.items():
+        turn = 0.0
+        for place, job_id, submitted in sorted(own):
+            turn = max(turn, penalties.turn(submitted, owner))
+            ranked.append((turn, place, job_id))
+    return [job_id for _, _, job_id in sorted(ranked)]
 
 
 def why_not_now(scheduler: "Scheduler", bucket: Bucket, now: float) -> Explanation:
@@ -136,8 +168,10 @@ def lack(host: HostState, demand: Demand) -> list[Obstacle]:
     bare = bare_host(host)
     if bare.choose(demand) is not None:
         return []
-    assert host.machine is not None
+    assert host.machine is not None and host.family is not None
     found: list[Obstacle] = []
+    if not host.family.admits(demand):
+        found.append(ForGroups(tuple(sorted(host.machine.groups))))
     if bare.cpu_free < demand.cpu:
         found.append(TooFewCpus(host.machine.cpus, demand.cpu / 1000))
     if bare.mem_free < demand.mem:
@@ -154,6 +188,11 @@ def lack_of_gpus(bare: HostState, demand: Demand) -> Obstacle:
         named = [gpu for gpu in bare.gpus if gpu.kind in kinds]
         if not named:
             return NoSuchGpu(name or "", inventory(bare))
+        usable = bare.family.usable(name, demand.rights)
+        named, others = [gpu for gpu in named if gpu.kind in usable], named
+        if len(named) < count <= len(others):
+            groups = {group for gpu in others for group in bare.family.kinds[gpu.kind][1]}
+            return ForGroups(tuple(sorted(groups)), name)
         if len(named) < count:
             return TooFewGpus(name or "", len(named), count)
         if sum(1 for gpu in named if gpu.takes(demand)) < count:
@@ -185,7 +224,7 @@ def shortage_of_gpus(host: HostState, demand: Demand) -> Obstacle:
     assert host.family is not None
     kinds: set[int] = set()
     for _, name in demand.gpus:
-        kinds |= host.family.named(name)
+        kinds |= host.family.usable(name, demand.rights)
     matching = [gpu for gpu in host.gpus if gpu.kind in kinds]
     names = tuple(dict.fromkeys(name for _, name in demand.gpus if name))
     uses: dict[GpuUse, int] = {}
@@ -235,9 +274,10 @@ def distance(host: HostState, demand: Demand) -> tuple[int, float]:
     short = [
         max(0.0, 1 - bare.cpu_free / demand.cpu) if demand.cpu else 0.0,
         max(0.0, 1 - bare.mem_free / demand.mem) if demand.mem else 0.0,
+        0.0 if bare.family.admits(demand) else 1.0,
     ]
     for count, name in demand.gpus:
-        kinds = bare.family.named(name)
+        kinds = bare.family.usable(name, demand.rights)
         named = sum(1 for gpu in bare.gpus if gpu.kind in kinds)
         taking = sum(1 for gpu in bare.gpus if gpu.kind in kinds and gpu.takes(demand))
         short += [max(0.0, 1 - named / count), max(0.0, 1 - taking / count)]

@@ -23,6 +23,7 @@ def check(scheduler: "Scheduler") -> None:
     check_heads(scheduler)
     check_series(scheduler)
     check_caps(scheduler)
+    scheduler.rules.check()
 
 
 def check_sums(host: HostState) -> None:

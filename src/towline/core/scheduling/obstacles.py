@@ -3,6 +3,8 @@
 Words are made of it where people look (`engine/obstacle_words.py`).
 """
 
+from typing import Literal
+
 from msgspec import Struct
 
 from towline.model.machine import Aside
@@ -23,6 +25,14 @@ class ForOthers(Obstacle, frozen=True, tag="for_others"):
     """It is for these alone."""
 
     owners: tuple[str, ...]
+
+
+class ForGroups(Obstacle, frozen=True, tag="for_groups"):
+    """It is for members of these groups alone; with a name, its GPUs of that name are."""
+
+    groups: tuple[str, ...]
+    #: None: what is without GPUs; "": all GPUs.
+    gpus: str | None = None
 
 
 class SetAside(Obstacle, frozen=True, tag="set_aside"):
@@ -209,6 +219,16 @@ class BatchLimit(Explanation, frozen=True, tag="batch_limit"):
     most: int = 0
 
 
+class OverLimit(Explanation, frozen=True, tag="over_limit"):
+    """Its owner, or the members of a group that they are in, use as much as they may."""
+
+    whose: str = ""
+    is_group: bool = False
+    what: Literal["gpus", "jobs"] = "jobs"
+    most: int = 0
+    used: int = 0
+
+
 class NotWaiting(Explanation, frozen=True, tag="not_waiting"):
     """It has its machines, or is not known to wait."""
 
@@ -225,3 +245,5 @@ class NeverFits(Struct, frozen=True):
     lacks: tuple[Obstacle, ...] = ()
     #: Where each process alone would find its place: so many would not beside the others.
     left_over: int = 0
+    #: A limit that the job alone would break.
+    over: OverLimit | None = None

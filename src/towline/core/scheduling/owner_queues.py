@@ -5,10 +5,10 @@ from math import inf
 
 from towline.core.machines.demand import Demand
 from towline.core.scheduling.bucket import Bucket, Entry
+from towline.core.scheduling.fairshare import Penalties, Rank
 from towline.core.scheduling.placement import Groups, Lacking
 
-#: Rank of a job: smaller goes first.
-Rank = tuple[int, float, int]
+__all__ = ["OwnerQueue", "OwnerQueues", "Rank", "ShapeClass", "least_idle", "shape_key"]
 
 
 class OwnerQueue:
@@ -67,9 +67,11 @@ class OwnerQueues:
                 del self.priorities[priority]
 
     def best(
-        self, round_number: int, penalties: dict[str, float]
+        self, round_number: int, penalties: Penalties
     ) -> tuple[Rank, OwnerQueue, Bucket] | None:
         """The best-ranked bucket that was not refused in this round."""
+        if penalties.fair:
+            return self._best_in_turn(round_number, penalties)
         for priority, queues in self.priorities.items():
             found: Entry | None = None
             least = inf
@@ -84,8 +86,23 @@ class OwnerQueues:
                     if found is None or score < least or (score == least and entry[1] < found[1]):
                         least, found, where = score, entry, owner_queue
             if found is not None:
-                return (-priority, least, found[1]), where, found[2]
+                return (-priority, least, 0.0, found[1]), where, found[2]
         return None
+
+    def _best_in_turn(
+        self, round_number: int, penalties: Penalties
+    ) -> tuple[Rank, OwnerQueue, Bucket] | None:
+        """The same in a team, where there is but one priority."""
+        best: tuple[Rank, OwnerQueue, Bucket] | None = None
+        for queues in self.priorities.values():
+            for owner_queue in queues.values():
+                tried = owner_queue.round_number == round_number
+                entry = owner_queue.next() if tried else owner_queue.first
+                if entry is not None:
+                    rank = penalties.rank(entry[2])
+                    if best is None or rank < best[0]:
+                        best = rank, owner_queue, entry[2]
+        return best
 
 
 class ShapeClass(OwnerQueues):

@@ -12,7 +12,7 @@ from towline.core.machines.host_state import HostState
 from towline.core.machines.levels import Level
 from towline.core.machines.machine_index import FamilyIndex, candidates
 from towline.core.scheduling.spreading import Cost, cost, rounds, spreads
-from towline.model.machine import Machine
+from towline.model.machine import Machine, Placement, Slot
 
 #: (count, what each of them needs) per process group.
 Groups = tuple[tuple[int, Demand], ...]
@@ -215,3 +215,12 @@ def ever_fits(
         lambda host, demand: bare_host(host).choose(demand),
     )
     return found if isinstance(found, Lacking) else None
+
+
+def placement_of(seats: list[Seat]) -> Placement:
+    return tuple(
+        Slot(host.name, gpus, host.machine.target, host.machine.identity)
+        if host.machine
+        else Slot(host.name, gpus)
+        for host, _, gpus in seats
+    )

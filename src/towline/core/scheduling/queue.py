@@ -71,7 +71,7 @@ class WaitingQueue:
         bucket.add(job)
         self.waiting[job.id] = bucket
         self._counts[job.cluster] = self.count_in(job.cluster) + 1
-        if bucket.entry is None or (job.submitted, job.id) < bucket.entry[:2]:
+        if bucket.entry is None or (job.submitted - bucket.lead, job.id) < bucket.entry[:2]:
             self._advance(bucket)
 
     def drop(self, job_id: int) -> None:
@@ -147,7 +147,8 @@ class WaitingQueue:
         assert bucket.queues is not None
         entry = None
         if bucket.count:
-            entry = bucket.submitted[bucket.start], bucket.ids[bucket.start], bucket
+            first = bucket.submitted[bucket.start] - bucket.lead
+            entry = first, bucket.ids[bucket.start], bucket
         for owner_queue in bucket.queues:
             owner_queue.move(bucket.entry, entry)
         bucket.entry = entry

@@ -1,5 +1,7 @@
 """Which machines are kept for which waiting jobs (backfill.py says what that means)."""
 
+from collections.abc import Callable
+
 from towline.core.machines.host_state import HostState
 from towline.core.machines.machine_index import MachineIndex
 from towline.core.scheduling.backfill import Reservation
@@ -21,6 +23,8 @@ class Reservations:
         self.by_host: dict[str, Reservation] = {}
         #: cluster -> `changes.potential` when all who wait there were asked what to keep for them.
         self.walked: dict[str, int] = {}
+        #: In a team: whether a job's owner comes so much sooner that nothing is kept from it.
+        self.outranks: Callable[[Bucket, Bucket], bool] | None = None
         self._most: dict[str, int] = {}
         self._most_at = -1
 
@@ -51,9 +55,10 @@ class Reservations:
     ) -> HostState | None:
         """The machine as its head will find it, if a job of a bucket must fit beside that one."""
         head = self.by_host.get(host.name)
-        if head is not None and head.binds(bucket, limit_s, now):
-            return head.shadows[host.name]
-        return None
+        if head is None or not head.binds(bucket, limit_s, now):
+            return None
+        outranked = self.outranks is not None and self.outranks(bucket, head.bucket)
+        return None if outranked else head.shadows[host.name]
 
     def keep(self, head: Reservation) -> None:
         self.heads.setdefault(head.bucket.cluster, []).append(head)

@@ -14,6 +14,7 @@ from towline.core.machines.demand import Demand
 from towline.core.machines.host_state import HostState
 from towline.core.scheduling.backfill import Reservation, reserve
 from towline.core.scheduling.bucket import Bucket
+from towline.core.scheduling.fairshare import SOONER_S
 from towline.core.scheduling.owner_queues import OwnerQueue, OwnerQueues, Rank, ShapeClass
 from towline.core.scheduling.placement import Lacking, Search, Seat
 
@@ -86,19 +87,40 @@ class Round:
         for cluster in touched:
             # The widest first: what one leaves over may do for another, not the other way round.
             for head in sorted(heads.get(cluster, ()), key=lambda head: -head.bucket.weight):
-                self._push((-head.bucket.priority, -inf, 0), head)
+                if not self._held_back(head.bucket):
+                    self._push(self._rank_of(head), head)
             self._enter_all(cluster)
+
+    def _held_back(self, bucket: Bucket) -> bool:
+        """Whether its owner has all that they may; then no machines are kept for it, either."""
+        rules = self.scheduler.rules
+        if not rules.limited or not rules.holds_back(bucket):
+            return False
+        for head in self.reservations.of(bucket):
+            self.reservations.let_go(head)
+        return True
+
+    def _rank_of(self, head: Reservation) -> Rank:
+        if self._penalties.fair:
+            return self._penalties.rank(head.bucket)
+        return (-head.bucket.priority, -inf, 0.0, 0)
 
     def _enter_all(self, cluster: str) -> None:
         """Let a cluster's shapes take part, and all of its buckets where a head is wanted."""
         everyone = self.scheduler.queue.everyone.get(cluster)
         if everyone is not None:
             stale = self.reservations.walked.get(cluster) != self.changes.potential
-            if stale and self._lacks_head(cluster, next(iter(everyone.priorities))):
+            if stale and self._lacks_head(cluster, self._best_rank(everyone)):
                 self._walks.add(cluster)
                 self._enter(everyone)
             for shape in self._hopeful(cluster):
                 self._enter(shape)
+
+    def _best_rank(self, everyone: OwnerQueues) -> Rank:
+        if self._penalties.fair:
+            best = everyone.best(self.number, self._penalties)
+            return best[0] if best is not None else (0, inf, 0.0, 0)
+        return (-next(iter(everyone.priorities)), 0.0, 0.0, 0)
 
     def _hopeful(self, cluster: str) -> list[ShapeClass]:
         """The shapes of a cluster of which a bucket may fit now."""
@@ -134,7 +156,9 @@ class Round:
 
     def _fits_on_a_freed(self, shape: ShapeClass) -> bool:
         """Whether a freed machine may take a process of a shape; a no is sure, a yes is not."""
-        cpu, mem, idle, kept = shape.cpu, shape.mem, shape.idle, self.reservations.by_host
+        cpu, mem, idle = shape.cpu, shape.mem, shape.idle
+        # In a team it is for the search to say from whom something is kept.
+        kept = {} if self._penalties.fair else self.reservations.by_host
         for host in self.machines.freed.values():
             if host.cpu_free >= cpu and host.mem_free >= mem and host.idle >= idle:
                 head = kept.get(host.name)
@@ -165,7 +189,7 @@ class Round:
         if isinstance(queues, ShapeClass):
             if not self._may_fit(queues):
                 return
-        elif not self._lacks_head(cluster, -rank[0]):
+        elif not self._lacks_head(cluster, rank):
             return
         best = queues.best(self.number, self._penalties)
         if best is None:
@@ -175,7 +199,11 @@ class Round:
             self._enter(queues)
             return
         assert bucket.shape is not None
-        if self._may_fit(bucket.shape) and self._is_news(bucket):
+        if self._held_back(bucket):
+            bucket.round_number = self.number
+            owner_queue.refuse(self.number)
+            go_on = True
+        elif self._may_fit(bucket.shape) and self._is_news(bucket):
             go_on = self._try(bucket, owner_queue, queues)
         else:
             self._refuse(bucket, owner_queue)
@@ -231,14 +259,26 @@ class Round:
             return False
         return not bucket.blocked or bucket.refused_at != self.changes.free
 
-    def _lacks_head(self, cluster: str, priority: int) -> bool:
-        """Whether a job of this priority that does not fit should become the head."""
+    def _lacks_head(self, cluster: str, rank: Rank) -> bool:
+        """Whether a job of this rank that does not fit should become the head."""
         if cluster in self._no_head or self._heads_tried.get(cluster, 0) >= MOST_HEADS:
             return False
         heads = self.reservations.heads.get(cluster, ())
         if len(heads) < self.reservations.most(cluster):
             return True
-        return any(head.bucket.priority < priority for head in heads)
+        return any(self._gives_way(head, rank) for head in heads)
+
+    def _gives_way(self, head: Reservation, rank: Rank) -> bool:
+        """Whether what is kept for a head is to be kept for another."""
+        if self._penalties.fair:
+            return rank[1] + SOONER_S < self._penalties.rank(head.bucket)[1]
+        return head.bucket.priority < -rank[0]
+
+    def _standing(self, bucket: Bucket) -> Rank:
+        """The rank of a bucket as far as it matters for what is kept for it."""
+        if self._penalties.fair:
+            return self._penalties.rank(bucket)
+        return (-bucket.priority, 0.0, 0.0, 0)
 
     def _start(self, bucket: Bucket, seats: list[Seat], head: Reservation | None = None) -> None:
         scheduler, cluster = self.scheduler, bucket.cluster
@@ -273,7 +313,7 @@ class Round:
         """Keep machines for a job that does not fit, if it is the first of its cluster."""
         scheduler, cluster, reservations = self.scheduler, bucket.cluster, self.reservations
         hopeless = bucket.unkept_at == self.changes.potential
-        if hopeless or not self._lacks_head(cluster, bucket.priority):
+        if hopeless or not self._lacks_head(cluster, self._standing(bucket)):
             return
         if len(reservations.of(bucket)) >= bucket.count:
             return
@@ -283,7 +323,7 @@ class Round:
         heads = reservations.heads.get(cluster, [])
         old = None
         if len(heads) >= reservations.most(cluster):
-            old = min(reversed(heads), key=lambda head: head.bucket.priority)
+            old = max(reversed(heads), key=lambda head: self._standing(head.bucket))
 
         def usable(host: HostState) -> bool:
             mine = reservations.on(host) in (None, old)

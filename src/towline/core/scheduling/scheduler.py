@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from towline.core.machines.demand import Demand, demands_of
 from towline.core.machines.host_state import HostState
 from towline.core.machines.machine_index import MachineIndex
-from towline.core.scheduling import ahead
+from towline.core.scheduling import prefetch
 from towline.core.scheduling.backfill import Reservation
 from towline.core.scheduling.bucket import Bucket, Waiting
 from towline.core.scheduling.caps import Caps
@@ -22,13 +22,14 @@ from towline.core.scheduling.explain import closest, explain_waiting, why_not_no
 from towline.core.scheduling.fairshare import FairShares, Penalties
 from towline.core.scheduling.invariants import check
 from towline.core.scheduling.obstacles import Explanation, NeverFits
-from towline.core.scheduling.placement import Groups, Lacking, Search, Seat, ever_fits
+from towline.core.scheduling.placement import Groups, Lacking, Search, Seat, ever_fits, placement_of
 from towline.core.scheduling.queue import WaitingQueue
 from towline.core.scheduling.reservations import Reservations
 from towline.core.scheduling.round import Round
+from towline.core.scheduling.rules import TeamRules
 from towline.core.scheduling.series import AllSeries, Sent, Series, name_of
 from towline.core.scheduling.start_limiter import StartLimiter
-from towline.model.machine import Aside, Machine, Placement, Slot
+from towline.model.machine import Aside, Machine, Placement
 from towline.model.request import Request
 
 __all__ = ["Explanation", "Placed", "Scheduler", "Waiting"]
@@ -67,6 +68,7 @@ class Scheduler:
         self.running: dict[int, Running] = {}
         self.series = AllSeries()
         self.caps = Caps()
+        self.rules = TeamRules(self)
         self._rounds = 0
         self._impossible: dict[tuple[str, Request, str], NeverFits | None] = {}
         self._impossible_at = -1
@@ -86,6 +88,7 @@ class Scheduler:
         """Let a job wait; a job that waits or runs already is left as it is."""
         if job.id in self.queue.waiting or job.id in self.running or self.caps.spare_in(job.id):
             return
+        job = self.rules.member(job)
         if not self.caps.add_spare(job):
             self._enqueue(job)
 
@@ -96,6 +99,11 @@ class Scheduler:
         if waited:
             self.caps.leave(job_id)
         return waited
+
+    def move(self, old: Waiting, new: Waiting) -> None:
+        """Let a waiting job wait as another, in its old place by age."""
+        self._dequeue(old.id)
+        self._enqueue(new)
 
     def _enqueue(self, job: Waiting) -> None:
         self.queue.add(job)
@@ -123,6 +131,7 @@ class Scheduler:
             return
         ran_s = now - job.started if ran_s is None else ran_s
         self.shares.stop(job.owner, job.weight, now)
+        self.rules.ended(job.owner, job.placement)
         self.penalties.pop(job.owner, None)
         names = dict.fromkeys(slot.machine for slot in job.placement)
         self.caps.leave(job_id, self._succeed(job_id, now))
@@ -137,8 +146,10 @@ class Scheduler:
         """Count a job that runs already, even where it does not fit."""
         self.withdraw(job.id)
         self.release(job.id, started)
+        job = self.rules.member(job)
         self.caps.adopt(job)
-        demands = [demand for count, demand in demands_of(job.request) for _ in range(count)]
+        groups = demands_of(job.request, job.rights)
+        demands = [demand for count, demand in groups for _ in range(count)]
         for slot, demand in zip(placement, demands, strict=False):
             host = self.machines.hosts.get(slot.machine)
             fits = host is not None and host.accepts(demand, slot.gpus)
@@ -151,7 +162,10 @@ class Scheduler:
         """Take over an observation of a machine."""
         known = self.machines.hosts.get(machine.name)
         was_shut = known.shut if known is not None else ""
+        groups = self.machines.named_groups
         host = self.machines.see(machine)
+        if self.machines.named_groups != groups:
+            self.rules.regroup()
         if host is not None:
             if host.shut and not was_shut:
                 self._lost_host(host)
@@ -198,7 +212,7 @@ class Scheduler:
     def wake_at(self, now: float) -> float | None:
         """When there may be something to decide though nothing happens before."""
         paced = self.start_limiter.wake_at() if self.queue.waiting else None
-        return min(filter(None, (paced, ahead.wake_at(self, now))), default=None)
+        return min(filter(None, (paced, prefetch.wake_at(self, now))), default=None)
 
     def decide(self, now: float, most: int = 1000) -> list[Placed]:
         """All jobs that can start now, at most `most`, and those to be sent ahead; what they need
@@ -216,11 +230,11 @@ class Scheduler:
             round_number = Round(self, self._rounds, now)
             started += round_number.take(most - len(started))
             again = round_number.again
-        return started + ahead.send_ahead(self, now)
+        return started + prefetch.send_ahead(self, now)
 
     def recall(self, now: float) -> list[int]:
         """Those of the jobs sent ahead that are to come back, if they have not begun."""
-        return ahead.to_recall(self, now)
+        return prefetch.to_recall(self, now)
 
     def explain(self, job_id: int, now: float) -> Explanation:
         """Why a job waits, and what keeps it from each machine."""
@@ -233,14 +247,24 @@ class Scheduler:
             self._impossible_at = self.machines.changes.potential
         key = (cluster, request, owner)
         if key not in self._impossible:
-            self._impossible[key] = self._never(cluster, demands_of(request), owner)
+            groups = demands_of(request, self.rules.rights_of(owner))
+            self._impossible[key] = self._never(cluster, groups, owner)
+        if (over := self.rules.never(owner, request)) is not None:
+            return NeverFits(cluster, owner, over=over)
         return self._impossible[key]
+
+    def forbidden(self, cluster: str, request: Request, owner: str) -> bool:
+        """Whether machines could satisfy a request, and only its owner's rights do not let them."""
+        if self.impossible(cluster, request, owner) is None:
+            return False
+        return self._never(cluster, demands_of(request, self.machines.named_groups), owner) is None
 
     def plan(self, job: Waiting, now: float) -> Placement | Explanation | NeverFits:
         """Where a job would go if it were submitted now, or why it would wait; nothing changes."""
         never = self.impossible(job.cluster, job.request, job.owner)
         if never is not None:
             return never
+        job = self.rules.member(job)
         bucket = Bucket(job)
         bucket.add(job)
         found = self.search(bucket, now).find(bucket.groups)
@@ -303,7 +327,7 @@ class Scheduler:
     def series_name(self, job_id: int, demand: Demand) -> str:
         return name_of(demand, self.tree_of(job_id), self.caps.batch_of(job_id))
 
-    def send_ahead(self, job: ahead.Next, series: Series, now: float) -> Placed:
+    def send_ahead(self, job: prefetch.Next, series: Series, now: float) -> Placed:
         """Let a job be on a machine before it has a place there."""
         host = self.machines.hosts[series.machine]
         placement = placement_of([(host, series.demand, ())])
@@ -334,6 +358,7 @@ class Scheduler:
         ends = started + limit_s if limit_s else inf
         self.running[job_id] = Running(owner, weight, placement, started, ends)
         self.shares.start(owner, weight, started)
+        self.rules.started(owner, placement)
         self.penalties.pop(owner, None)
 
     def _succeed(self, job_id: int, now: float) -> int | None:
@@ -369,12 +394,3 @@ class Scheduler:
         families = self.machines.families(cluster, owner)
         lacking = ever_fits(families, groups, lambda host: True)
         return None if lacking is None else closest(self.machines, cluster, owner, lacking)
-
-
-def placement_of(seats: list[Seat]) -> Placement:
-    return tuple(
-        Slot(host.name, gpus, host.machine.target, host.machine.identity)
-        if host.machine
-        else Slot(host.name, gpus)
-        for host, _, gpus in seats
-    )

@@ -95,7 +95,7 @@ def name_of(demand: Demand, tree: str, batch: str = "") -> str:
     """
     if demand.gpus or demand.exclusive:
         return ""
-    name = f"{demand.cpu}-{demand.mem}-{tree[:16]}"
+    name = "-".join([f"{demand.cpu}-{demand.mem}-{tree[:16]}", *sorted(demand.rights)])
     return f"{name}-{batch}" if batch else name
 
 

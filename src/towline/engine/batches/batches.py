@@ -90,7 +90,7 @@ class Batches:
             submitted=self.engine.clock(),
             max_parallel=wish.max_parallel,
             fail_fast=wish.fail_fast,
-            held=bool(wish.base.after or wish.base.hold or wish.base.begin),
+            held=bool(wish.base.after or wish.base.hold or wish.base.begin_here),
             by_user=wish.base.hold,
         )
         self._names.add(batch.key)
@@ -127,7 +127,7 @@ class Batches:
     async def retry(self, batch: Batch, states: Sequence[State]) -> int:
         """Start again what ended in one of these states; how many they are."""
         batch = self.store.batches.named(*batch.key)
-        held = bool(batch.base.after or batch.base.begin)
+        held = bool(batch.base.after or batch.base.begin_here)
         batch = replace(batch, stopped=False, held=held, by_user=False, follows=False)
         at = self.engine.clock()
         await self.engine.in_turn(lambda: self.store.batches.change(batch, at))
@@ -146,7 +146,7 @@ class Batches:
         base, name = batch.base, batch.name
         if batch.held:
             where = base.cluster if base.queue else ""
-            self.engine.report(BatchHeld(name, base.after, batch.by_user, base.begin, where))
+            self.engine.report(BatchHeld(name, base.after, batch.by_user, base.begin_here, where))
 
     def _chained(self, step: Step) -> None:
         """Let those go on that may, or whose jobs may wait in the queue of their cluster."""

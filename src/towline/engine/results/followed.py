@@ -28,14 +28,20 @@ class Copy:
         self.size = 0
         self._file = cast("BinaryIO", tempfile.SpooledTemporaryFile(WORTH_KEEPING, dir=folder))
         self._lock = threading.Lock()
+        self._sealed = False
 
     def add(self, offset: int, content: bytes) -> None:
         """Go on with it; what another follower has brought already, or a gap, is left out."""
         with self._lock:
-            if offset == self.size and not self._file.closed:
+            if offset == self.size and not self._sealed:
                 self._file.seek(0, 2)
                 self._file.write(content)
                 self.size += len(content)
+
+    def seal(self) -> None:
+        """Let it grow no more: what is fetched goes on behind the size that it has now."""
+        with self._lock:
+            self._sealed = True
 
     def end(self) -> bytes:
         """The last bytes of it."""
@@ -51,6 +57,7 @@ class Copy:
 
     def close(self) -> None:
         with self._lock:
+            self._sealed = True
             self._file.close()
 
 
@@ -83,7 +90,10 @@ class FollowedOutputs:
         """What is known of an output, if it is worth anything; it is the caller's to close."""
         assert job.attempt is not None
         copy = self._copies.pop((job.id, job.attempt.number, rank, stream), None)
-        if copy is not None and copy.size <= WORTH_KEEPING:
+        if copy is None:
+            return None
+        copy.seal()  # a follower may be about to add to it, in a thread
+        if copy.size <= WORTH_KEEPING:
             copy.close()
             return None
         return copy

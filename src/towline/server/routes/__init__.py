@@ -1,4 +1,4 @@
-"""Thin: each endpoint asks the desk."""
+"""Thin: each endpoint asks the Engine's API."""
 
 from towline.server.endpoints import Endpoint
 from towline.server.routes import (

@@ -1,12 +1,10 @@
 """About the Engine itself."""
 
-import os
 import time
 from collections.abc import Callable
 
 from towline.api.places import EngineView, Nothing
 from towline.server.endpoints import Call, Endpoint, get, post
-from towline.version import __version__
 
 _STARTED = time.time()
 
@@ -14,20 +12,7 @@ _STARTED = time.time()
 @get("/v1/engine")
 async def engine_status(call: Call) -> EngineView:
     """Which Engine this is, and what it does."""
-    desk = call.desk
-    machines = desk.fleet.machines
-    return {
-        "version": __version__,
-        "pid": os.getpid(),
-        "engine": desk.engine.store.engine_id,
-        "started": _STARTED,
-        "jobs_active": len(desk.engine.core.jobs),
-        "jobs_waiting": desk.engine.core.scheduler.waiting_count,
-        "machines": {name: machine.channel.state for name, machine in machines.items()},
-        "home": desk.paths.home,
-        # A submission under a key may be repeated: it is accepted once.
-        "keys": True,
-    }
+    return call.api.places.engine(call.who, _STARTED)
 
 
 def retire_with(let_go: Callable[[], None]) -> Endpoint:

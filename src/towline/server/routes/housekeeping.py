@@ -4,7 +4,6 @@ import msgspec
 
 from towline.api.jobs import RemovedView
 from towline.api.places import Cleaned, Disk
-from towline.engine.cleaning.removing import disk_use
 from towline.server.endpoints import Call, Endpoint, get, post
 
 
@@ -29,31 +28,20 @@ class DiskQuery(msgspec.Struct):
 @post("/v1/gc")
 async def clean(call: Call, body: Cleaning) -> Cleaned:
     """Remove what nobody needs any more from machines, and from this one."""
-    return await call.desk.housekeeping.clean(body.dry_run, body.everything)
+    return await call.api.places.clean(call.who, body.dry_run, body.everything)
 
 
 @post("/v1/jobs/remove")
 async def remove(call: Call, body: Removal) -> RemovedView:
     """Forget jobs, and what is kept of them on machines."""
-    desk, who = call.desk, call.who
-    jobs = [desk.job(who, job_id) for job_id in body.ids]
-    batches = [desk.batch(who, name) for name in body.batches]
-    removed = await desk.removing.remove(jobs, batches, body.force)
-    return {
-        "jobs": removed.jobs,
-        "batches": removed.batches,
-        "lines": removed.lines,
-        "bytes": removed.bytes,
-        "stay": [[job, why] for job, why in removed.stay],
-    }
+    return await call.api.jobs.remove(call.who, body.ids, body.batches, body.force)
 
 
 @get("/v1/disk")
 async def disk(call: Call, query: DiskQuery) -> Disk:
     """What is used on the machines of a cluster, or on all that are known."""
     places = call.workspace.places(query.cwd)
-    names = call.desk.whats_free.machine_names(places, query.cluster)
-    return {"machines": await disk_use(call.desk.fleet, names)}
+    return {"machines": await call.api.places.disk(call.who, places, query.cluster)}
 
 
 ENDPOINTS: list[Endpoint] = [clean, remove, disk]

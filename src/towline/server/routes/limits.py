@@ -4,10 +4,6 @@ from msgspec import Struct
 
 from towline.api.places import MachineLimitList
 from towline.config.settings import MachineEntry
-from towline.engine.api import login_of
-from towline.engine.limits import limits
-from towline.errors import HostError, LoginWanted
-from towline.hosts.ssh import needs_person
 from towline.server.endpoints import Call, Endpoint, post
 from towline.workspace.ask import checked_folder
 
@@ -24,17 +20,9 @@ class LimitsAsk(Struct, forbid_unknown_fields=True):
 @post("/v1/limits")
 async def show_limits(call: Call, body: LimitsAsk) -> MachineLimitList:
     """How many such jobs fit on each machine now; makes a cluster of them to submit to."""
-    desk = call.desk
-    places = call.workspace.places(checked_folder(body.cwd))
-    try:
-        return await limits(desk, places, body.machines, body.request, body.each)
-    except HostError as error:
-        entries = await desk.clusters.recognised(body.machines, places.config)
-        drivers = [desk.clusters.driver_of(entry) for entry in entries]
-        login = next((found for d in drivers if (found := login_of(d)) is not None), None)
-        if login is None or not needs_person(error):
-            raise
-        raise LoginWanted(error, login) from None
+    places = call.local.places(checked_folder(body.cwd))
+    wanted = (body.machines, body.request, body.each)
+    return await call.api.places.limits(call.who, places, *wanted)
 
 
 ENDPOINTS: list[Endpoint] = [show_limits]

@@ -13,7 +13,7 @@ class ServiceQuery(Struct):
 @get("/v1/services")
 async def services(call: Call, query: ServiceQuery) -> ServiceList:
     """All of them, or those of one job."""
-    return {"services": call.desk.services.list(call.who, query.job or None)}
+    return {"services": call.api.services.list_all(call.who, query.job or None)}
 
 
 ENDPOINTS: list[Endpoint] = [services]

@@ -30,29 +30,29 @@ class Prune(msgspec.Struct):
 @get("/v1/jobs/{job_id:int}/diff")
 async def diff(call: Call, job_id: int, query: Compared) -> Diff:
     """What differs between what was submitted and something else."""
-    job = call.desk.job(call.who, job_id)
-    other = call.desk.job(call.who, query.other) if query.other else None
-    return {"diff": await call.workspace.versions.diff(job, other, query.names)}
+    job = call.api.jobs.find(call.who, job_id)
+    other = call.api.jobs.find(call.who, query.other) if query.other else None
+    return {"diff": await call.local.versions.diff(job, other, query.names)}
 
 
 @post("/v1/jobs/{job_id:int}/checkout")
 async def checkout(call: Call, job_id: int, body: Checkout) -> CheckedOut:
     """Make a folder of what was submitted."""
-    job = call.desk.job(call.who, job_id)
-    return {"files": await call.workspace.versions.checkout(job, body.folder)}
+    job = call.api.jobs.find(call.who, job_id)
+    return {"files": await call.local.versions.checkout(job, body.folder)}
 
 
 @get("/v1/snapshots")
 async def list_snapshots(call: Call, query: RepositoryQuery) -> SnapshotRecords:
     """The records of dirty trees that a repository keeps."""
-    return {"snapshots": call.workspace.versions.records(query.cwd)}
+    return {"snapshots": call.local.versions.records(query.cwd)}
 
 
 @post("/v1/snapshots/prune")
 async def prune(call: Call, body: Prune) -> Forgotten:
     """Forget records that are older than so long."""
     age_s = 0.0 if body.older_than == "0" else parse_duration_s(body.older_than)
-    return {"forgotten": call.workspace.versions.prune(body.cwd, age_s)}
+    return {"forgotten": call.local.versions.prune(body.cwd, age_s)}
 
 
 ENDPOINTS: list[Endpoint] = [diff, checkout, list_snapshots, prune]

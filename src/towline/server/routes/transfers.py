@@ -9,10 +9,9 @@ from msgspec import Meta
 from towline.agent.frames import Unpacker
 from towline.api.files import Written
 from towline.backends.terms import UploadPiece, WantedFile
-from towline.engine.following.output import Frame
 from towline.errors import UsageError
 from towline.server.endpoints import Call, Endpoint, get, post
-from towline.server.routes.files import InFolder, explained_to
+from towline.server.routes.files import InFolder
 from towline.server.streams import Frames
 
 Place = Annotated[int, Meta(ge=0, le=2**62)]
@@ -45,47 +44,19 @@ async def gather(call: Call, job_id: int, query: InFolder) -> Frames:
 
     `got` of a file says how many of the frame's bytes are its own; the others are to be fetched.
     """
-    desk = call.desk
-    job = desk.job(call.who, job_id)
-
-    async def some() -> AsyncIterator[Frame]:
-        with explained_to(desk, job):
-            async for found in desk.fleet.files(job, 0).gathered("walk", query.path):
-                contents = [one.content for one in found if one.content is not None]
-                yield {"files": [one.entry for one in found]}, b"".join(contents)
-
-    return Frames(some())
+    return Frames(call.api.files.gather(call.who, job_id, query.at))
 
 
 @post("/v1/jobs/{job_id:int}/fetch")
 async def fetch(call: Call, job_id: int, body: FileNames) -> Frames:
     """The contents of files: frames with `file` (which of those asked for), `offset` and `last`."""
-    desk = call.desk
-    job = desk.job(call.who, job_id)
     wanted = [WantedFile(file.path, file.size, file.offset) for file in body.files]
-
-    async def parts() -> AsyncIterator[Frame]:
-        with explained_to(desk, job):
-            async for part in desk.fleet.files(job, 0).read_all(wanted):
-                if part.error is not None and len(wanted) == 1:
-                    raise part.error
-                header: dict[str, Any] = {
-                    "file": part.index,
-                    "offset": part.offset,
-                    "last": part.last,
-                }
-                if part.error is not None:
-                    header["refused"] = {"code": part.error.code, "text": part.error.text}
-                yield header, bytes(part.data)
-
-    return Frames(parts())
+    return Frames(call.api.files.fetch(call.who, job_id, wanted))
 
 
 @post("/v1/jobs/{job_id:int}/store")
 async def store(call: Call, job_id: int) -> Written:
     """Make files of the frames in the body: `path`, `mode`, `offset`, `last`, and the bytes."""
-    desk = call.desk
-    job = desk.job(call.who, job_id)
 
     async def pieces() -> AsyncIterator[UploadPiece]:
         unpacker = Unpacker()
@@ -94,9 +65,7 @@ async def store(call: Call, job_id: int) -> Written:
                 about = _stored(header)
                 yield UploadPiece(about.path, about.mode, about.offset, data, about.last)
 
-    with explained_to(desk, job):
-        size = await desk.fleet.files(job, 0).write_all(pieces())
-    return {"bytes": size}
+    return {"bytes": await call.api.files.store(call.who, job_id, pieces())}
 
 
 def _stored(header: Any) -> Stored:

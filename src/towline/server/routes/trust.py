@@ -27,7 +27,7 @@ class TrustedFolder(msgspec.Struct):
 @get("/v1/trust")
 async def show(call: Call, query: TrustQuery) -> TrustView:
     """The file that holds in a folder, and all that are trusted."""
-    workspace = call.workspace
+    workspace = call.local
     grants = [
         {**msgspec.to_builtins(grant), "file": original(grant.file)}
         for grant in workspace.configuration.trusted.grants()
@@ -39,7 +39,7 @@ async def show(call: Call, query: TrustQuery) -> TrustView:
 @post("/v1/trust")
 async def trust(call: Call, body: TrustedFolder) -> TrustedNow:
     """Trust the file that holds in a folder, as it was shown to the user."""
-    workspace = call.workspace
+    workspace = call.local
     project = _project(body.cwd)
     if body.digest not in ("", project.digest()):
         raise TowlineError(f"{project.file} has just changed", hint="look at it again: tow trust")
@@ -53,7 +53,7 @@ async def trust(call: Call, body: TrustedFolder) -> TrustedNow:
 @post("/v1/trust/revoke")
 async def revoke(call: Call, body: TrustedFolder) -> Revoked:
     """Trust the file of a folder no more; it may be gone already."""
-    workspace = call.workspace
+    workspace = call.local
     file = project_of(body.cwd).file or os.path.join(body.cwd, PROJECT_FILE)
     if not workspace.configuration.trusted.revoke(file):
         raise NotFound(f"{file} was not trusted", hint="those that are: tow trust --list")

@@ -52,10 +52,11 @@ class Pack:
         self.failed = 0
         # Loaded once, so that each run begins with it.
         self.program = importlib.import_module(plan["program"])
+        self.words = self.program.prepare(folder, self.waiting)
 
     def run(self) -> int:
         """Run all of them; how many failed."""
-        for word in self.shares.words:
+        for word in [*self.shares.words, *self.words]:
             self.say(word)
         if self.plan["verbose"]:
             for slot in range(self.slots):
@@ -68,7 +69,8 @@ class Pack:
         free = {slot: begin + slot * delay for slot in range(self.slots)}
         while self.waiting or self.under_way:
             now = time.monotonic()
-            for slot in [slot for slot, at in free.items() if at <= now and self.waiting]:
+            # More slots may have become free at once than there are runs left.
+            for slot in [slot for slot, at in free.items() if at <= now][: len(self.waiting)]:
                 del free[slot]
                 self._start(self.waiting.pop(0), slot)
             pause = min(free.values(), default=now + 60) - now if self.waiting else 60

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 from . import process
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from ..typed import Environ
 
 MOST_S = 4.0
+#: What is asked to end has so long to put things in order.
+GRACE_S, LOOK_S = 1.0, 0.02
 #: What profiles print comes before the mark.
 LOOK = 'place=$(type -P -- "$0") && printf "\\nTOWLINE-FOUND %s\\n" "$place"'
 SIGN = b"TOWLINE-FOUND "
@@ -60,11 +63,18 @@ def by_interactive_shell(word: bytes, environ: "Environ") -> bytes:
 
 
 def end(shell: "subprocess.Popen[bytes]") -> None:
-    """Whatever it started goes with it, and holds nothing of ours open."""
+    """Whatever it started goes with it, and holds nothing of ours open; it is asked first, since it
+    may have locks to give back."""
+    until = time.monotonic() + GRACE_S
     try:
+        os.killpg(shell.pid, signal.SIGTERM)
+        while time.monotonic() < until:
+            time.sleep(LOOK_S)
+            shell.poll()
+            os.killpg(shell.pid, 0)
         os.killpg(shell.pid, signal.SIGKILL)
     except OSError:
-        pass
+        pass  # none of them is left
     if shell.stdout is not None:
         shell.stdout.close()
     shell.wait()

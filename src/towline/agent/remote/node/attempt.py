@@ -4,21 +4,30 @@ It runs once, whatever the queue does: the first run to make the `claim` counts.
 of the queue, started again by the queue itself, may go on.
 """
 
+import copy
 import json
 import os
+import signal
 import time
 
 from ..home import Home
 from ..records import record
-from . import site
+from . import rendezvous, site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..typed import Message
+    from ..typed import Ending, Message
+
+#: In place of a number: it was taken out, and no entry of the queue ever runs it.
+NOBODY = "nobody"
+
+#: How a queue asks what runs to end.
+ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Attempt:
-    """The attempt as it was handed over, and which run of it this is; of an array, one task."""
+    """The attempt as it was handed over, and which run of it this is; of an array, one task; of a
+    pack, the pack as a whole."""
 
     def __init__(self, root: str, key: str) -> None:
         self.home = Home(root)
@@ -31,10 +40,23 @@ class Attempt:
             key = json.loads(read(self.home.handed(key) + "/tasks")).get(site.task(), "")
         self.key = key
         self.folder = self.home.handed(key)
+        #: A folder for what is temporary, where it shares its node with others of its pack.
+        self.scratch = ""
         #: Counts how often the queue started it again.
         self.run = site.restarts(self.claimed_run)
         os.environ["TOWLINE_RUN"] = str(self.run)
         self.began = float(os.environ.setdefault("TOWLINE_BEGAN", "%f" % time.time()))
+
+    def lines(self) -> "list[Attempt]":
+        """Of a pack, its lines in their order: each is an attempt in the same entry."""
+        tasks = json.loads(read(self.folder + "/tasks"))
+        found = []
+        for index in sorted(tasks, key=int):
+            line = copy.copy(self)
+            line.array, line.key = self.key, tasks[index]
+            line.folder = self.home.handed(line.key)
+            found.append(line)
+        return found
 
     def claimed_run(self) -> "int | None":
         """Which run of this very entry has the claim; None where none does."""
@@ -47,7 +69,9 @@ class Attempt:
         return int(words[1]) if mine else None
 
     def claim(self) -> bool:
-        """True when this run is the one that counts."""
+        """True when this run is the one that counts. From here on it hears that it is to end only
+        after `listen`: a claim without a record says nothing of whether the command began."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
         path = self.folder + "/claim"
         mine = b"%s %d %s\n" % (self.id.encode(), self.run, self.array.encode())
         return record.write_first(path, mine) or self.claim_again(path, mine)
@@ -64,6 +88,17 @@ class Attempt:
             return False
         record.write_whole(path, mine)
         return True
+
+    def end_unrun(self, end: "Ending") -> None:
+        """End it without having run it: the claim is taken, so that nothing else ever does."""
+        if self.claim():
+            here = {"state": "ended", "node": rendezvous.node_name(), "run": self.run}
+            write_unrun(self.home, self.key, self.order["processes"], end, here)
+
+    def goes_on_at_limit(self) -> bool:
+        """Whether it is to go into the queue again when its time is over."""
+        most = (self.order.get("pack") or {}).get("carries") or 0
+        return self.order.get("on_timeout") == "resubmit" and (not most or self.run < most)
 
     def rank_key(self, rank: int) -> str:
         return "%s-%d" % (self.key, rank)
@@ -89,3 +124,26 @@ class Attempt:
 def read(path: str) -> str:
     with open(path) as file:
         return file.read()
+
+
+def listen() -> None:
+    """Somebody knows now what to do when it is to end."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+
+
+def is_pack(name: str) -> bool:
+    """Whether what several attempts are in is a pack, and not an array: its name says so."""
+    return name.rpartition("-")[2].startswith("p")
+
+
+def write_unrun(home: "Home", key: str, count: int, end: "Ending", where: "Message") -> None:
+    """Write down the end of an attempt that never began, and tell that there is something to
+    read; what was written down before stays."""
+    for rank in range(count):
+        name = "%s-%d" % (key, rank)
+        folder = home.record(name)
+        told = dict(end, spec=record.read_spec(folder))
+        if not record.write_first(folder + "/exit", json.dumps(told).encode("ascii")):
+            continue
+        record.write_whole(folder + "/where", json.dumps(where).encode("ascii"))
+        record.write_whole("%s/%s.%d" % (home.news(name), name, 2 * where["run"] + 1), b"")

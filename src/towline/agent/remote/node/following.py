@@ -4,17 +4,15 @@ The queue only sees to the moment. It may start a job too early (an entry ended 
 to run it), and some look at no exit code. What cannot be known here is left to the Engine.
 """
 
-import json
 import os
 import time
 
 from ..records import record
 from ..records.endings import ending
-from . import rendezvous
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..typed import Ending, Message
+    from ..typed import Message
     from .attempt import Attempt
 
 #: A shared file system may show so much later what another node wrote.
@@ -99,17 +97,5 @@ def give_back(attempt: "Attempt") -> None:
 
 
 def skip(attempt: "Attempt", because: "Message") -> None:
-    """End it without having run it: the claim is taken, so that nothing else ever does."""
-    if not attempt.claim():
-        return
-    for rank in range(attempt.order["processes"]):
-        key = attempt.rank_key(rank)
-        folder = attempt.home.record(key)
-        end: "Ending" = ending("skipped")
-        told = dict(end, because=because, spec=record.read_spec(folder))
-        if not record.write_first(folder + "/exit", json.dumps(told).encode("ascii")):
-            continue
-        where = {"state": "ended", "node": rendezvous.node_name(), "run": attempt.run}
-        record.write_whole(folder + "/where", json.dumps(where).encode("ascii"))
-        name = "%s/%s.%d" % (attempt.home.news(key), key, 2 * attempt.run + 1)
-        record.write_whole(name, b"")
+    """End it without having run it."""
+    attempt.end_unrun(dict(ending("skipped"), because=because))

@@ -2,9 +2,9 @@
 
 `handed/KEY` holds what the queue is given for one attempt: its script, its order, the `ticket` that
 the queue gave for it, and the `claim` of the one run that counts. Attempts that are the tasks of an
-array have only their claim there, and `array`, which says where the rest is: in a folder that is
-common to all of them. The processes have their usual folders below `jobs`, marked as being
-elsewhere: nobody here judges them by locks or by numbers of processes.
+array, or the lines of a pack, have only their claim there, and `array`, which says where the rest
+is: in a folder that is common to all of them. The processes have their usual folders below `jobs`,
+marked as being elsewhere: nobody here judges them by locks or by numbers of processes.
 """
 
 import json
@@ -18,6 +18,7 @@ from ..records.endings import ending
 from ..refusal import Refusal
 from ..run.spec import checked_spec, packed
 from . import site
+from .attempt import NOBODY, is_pack, write_unrun
 from .beside import Beside
 
 TYPE_CHECKING = False
@@ -72,7 +73,7 @@ class Handing:
     # Handing over
 
     def prepare_handed(self, request: "Message", _blob: bytes) -> "Message":
-        """Write down attempts of one process that are to be tasks of an array."""
+        """Write down attempts of one process that are to be in one array or pack."""
         array, tasks = checked_key(request.get("array")), request.get("tasks")
         if not isinstance(tasks, dict) or not all(index.isdigit() for index in tasks):
             raise Refusal("bad_request", "`tasks` does not say which attempt each of them is")
@@ -154,12 +155,14 @@ class Handing:
         folder = self.home.handed(key)
         array, _, index = read(folder + "/array").partition(" ")
         entry = self.home.handed(array) if array else folder
+        claim = read(folder + "/claim")
+        outputs = [name % ("" if is_pack(array) else index) for name in site.OUTPUTS]
         return {
             "array": [array, int(index)] if array else None,
             "ticket": read(entry + "/ticket"),
-            "claim": read(folder + "/claim"),
+            "claim": "" if claim.startswith(NOBODY) else claim,
             "returned": read(folder + "/returned"),
-            "said": "".join(read(entry + "/" + name % index) for name in site.OUTPUTS)[-TAIL:],
+            "said": "".join(read(entry + "/" + name) for name in outputs)[-TAIL:],
             "ranks": [self.look_at("%s-%d" % (key, rank)) for rank in range(count)],
         }
 
@@ -218,10 +221,20 @@ class Handing:
                 if key in (request.get("now") or ()):
                     record.write_whole(folder + "/now", b"")
                 record.write_whole(folder + "/stop", b"stopped")
+                if is_pack(read(folder + "/array").partition(" ")[0]):
+                    self.take_out(key)
         if request.get("argv") is None:
             return {}
         self.calls.call(request, _blob)
         return None
+
+    def take_out(self, key: str) -> None:
+        """A line of a pack that has not begun is out of it at once, though its entry stays: the
+        claim is taken, so that no packer ever begins it."""
+        path, mine = self.home.handed(key) + "/claim", NOBODY.encode() + b" 0\n"
+        if record.write_first(path, mine) or read(path).startswith(NOBODY):
+            end = ending("stopped", "stopped before it started")
+            write_unrun(self.home, key, 1, end, {"state": "ended", "run": 0})
 
     def conclude(self, request: "Message", _blob: bytes) -> "Message":
         """Nobody asks for these any more: their news can go, and those that are lost stay so."""

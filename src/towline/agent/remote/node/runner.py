@@ -16,8 +16,9 @@ from ..records import record
 from ..run.execution import Execution, trouble
 from ..run.station import Station
 from . import following, rendezvous, site
-from .attempt import Attempt
+from .attempt import Attempt, listen
 from .guest import let_in
+from .packer import Packer
 from .sampling import Sampler
 from .steps import Steps, go_on
 from .surroundings import Node
@@ -54,13 +55,15 @@ class Runner:
         self.again = ""
         #: Another run of the same entry counts now: this one leaves nothing behind.
         self.superseded = False
-        several = attempt.order["processes"] > 1
+        # The queue itself stops no single line of a pack.
+        several = attempt.order["processes"] > 1 or attempt.order.get("pack")
         self.look_every_s = LOOK_S if several else site.LOOK_S
         self.look_at = 0.0
         self.stop_looks = LOOKS_BEFORE_STOP
         signal.signal(signal.SIGTERM, lambda *_: self.terminated())
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         self.listen_for(attempt.order.get("signal") or "")
+        listen()
 
     # What comes from outside
 
@@ -160,10 +163,9 @@ class Runner:
         return bool(end["cause"] == "stopped" or (asked and (may_go_on or end["code"] != 0)))
 
     def goes_on(self, cause: str) -> str:
-        order = self.attempt.order
-        if cause == "timeout" and order.get("on_timeout") == "resubmit":
+        if cause == "timeout" and self.attempt.goes_on_at_limit():
             return "timeout"
-        return "evicted" if cause == "evicted" and order.get("requeue") else ""
+        return "evicted" if cause == "evicted" and self.attempt.order.get("requeue") else ""
 
     def explain_stop(self, end: "Ending") -> None:
         """Somebody sent TERM: us, or the queue for a reason of its own."""
@@ -270,6 +272,8 @@ def main(words: "list[str]") -> None:
         sys.exit(run_ranks(attempt, int(words[2]), int(words[3])))
     if len(words) > 2:
         sys.exit(run_rank(attempt, int(words[2]) + site.process()))
+    if attempt.order.get("pack"):
+        sys.exit(Packer(attempt, run_rank).run() if attempt.claim() else 0)
     if attempt.key and not attempt.stop_word() and not following.may_run(attempt):
         sys.stderr.write("towline: what it is to run after has not ended so\n")
         sys.exit(1)

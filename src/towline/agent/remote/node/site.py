@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 WORDS_S = 10.0
 #: Where queues put what a job prints outside of its processes; of a task, with its number.
 OUTPUTS = ("slurm%s.out", "grid%s.out")
+#: Where a queue names the GPUs of a job, besides where programs look for them.
+GPU_VARIABLES = ("SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")
 #: So often a runner looks whether it is to stop, where the queue itself says so too.
 SELDOM_S = 5.0
 

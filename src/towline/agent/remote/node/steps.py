@@ -9,7 +9,7 @@ import time
 
 from ..records import record
 from . import site
-from .attempt import read
+from .attempt import listen, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Steps:
         for number in (signal.SIGTERM, signal.SIGINT):
             # Its processes hear it themselves; they tell how they ended, and then the steps end.
             signal.signal(number, lambda *_: None)
+        listen()
 
     def run(self) -> int:
         shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"

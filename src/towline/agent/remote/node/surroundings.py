@@ -45,7 +45,10 @@ class Node:
                 environ[name.encode()] = value.encode("utf-8", "surrogateescape")
         for own in site.OURS:
             environ.pop(own, None)
-        rendezvous.own_tmp(environ)
+        if self.attempt.scratch:
+            environ[b"TMPDIR"] = self.attempt.scratch.encode("utf-8", "surrogateescape")
+        else:
+            rendezvous.own_tmp(environ)
 
     def names(self) -> "set[bytes]":
         found = {name.encode() for name in self.found}

@@ -28,7 +28,8 @@ LETTERS = {
     "stopping": "dr",
 }
 SUSPENDED = "s"
-WAITING = ("qw", "hqw", "Eqw", "Ehqw", "Rq", "hRq", "ERq")
+#: Of what waits: the last is being deleted before it began.
+WAITING = ("qw", "hqw", "Eqw", "Ehqw", "Rq", "hRq", "ERq", "dqw")
 
 
 class Entry:
@@ -48,11 +49,14 @@ class Entry:
         self.cluster = shown_cluster(job["cluster"])
         self.at = float(job.get("started") or job["submitted"])
         machines = job.get("machines") or []
-        place = f"{self.cluster}@{machines[0]}" if machines else ""
+        #: What the cluster itself calls the queue, where it has one.
+        self.among = str((job.get("queue") or {}).get("partition") or "") or self.cluster
+        place = f"{self.among}@{machines[0]}" if machines else ""
         self.queue = "" if self.is_waiting else place
         self.slots = _slots(str(job["request"]))
-        self.priority = 0.0 if self.state == "hqw" else 0.5 + int(job.get("priority") or 0) / 4096
         self.view = job
+        own = 0.5 + int(job.get("priority") or 0) / 4096
+        self.priority = 0.0 if self.is_kept_back else own
 
     @property
     def is_waiting(self) -> bool:
@@ -70,6 +74,8 @@ def _letters(job: dict[str, Any], batch: dict[str, Any] | None) -> str:
     if batch is not None and job["state"] == "queued":
         held = bool(batch.get("waits_for") or batch.get("held"))
     letters = LETTERS.get(job["state"], "qw")
+    if letters == "dr" and not job.get("started"):
+        return "dqw"
     if letters == "qw" and held:
         return "hqw"
     queue = job.get("queue") or {}
@@ -120,7 +126,7 @@ class Entries:
 def unknown_job(name: str, me: str) -> str:
     """What Grid Engine says of a name that nothing has."""
     if name.partition(".")[0].isdecimal():
-        return f'denied: job "{name}" does not exist'
+        return f'denied: job "{name.partition(".")[0]}" does not exist'
     return f"The job {name} of user(s) {me} does not exist"
 
 
@@ -166,11 +172,17 @@ def folded(entries: Iterable[Entry], each: bool = False) -> list[tuple[Entry, st
         else:
             together.setdefault((entry.number, entry.state), []).append(entry)
     lines += [(some[0], task_text(one.task for one in some)) for some in together.values()]
-    lines.sort(key=lambda line: (line[0].is_waiting, line[0].number, line[0].task))
+    lines.sort(key=lambda line: _order(line[0]))
     return lines
 
 
-def table(lines: list[tuple[Entry, str]], extended: bool = False) -> str:
+def _order(entry: Entry) -> tuple[bool, float, int, int]:
+    """What runs comes first; of what waits, what comes first."""
+    rank = -entry.priority if entry.is_waiting else 0.0
+    return entry.is_waiting, rank, entry.number, entry.task
+
+
+def table(lines: list[tuple[Entry, str]], extended: bool = False, requests: bool = False) -> str:
     """Grid Engine's own columns, blank for blank; nothing at all for nothing."""
     if not lines:
         return ""
@@ -180,7 +192,42 @@ def table(lines: list[tuple[Entry, str]], extended: bool = False) -> str:
         "job-ID  prior   name       user         state submit/start at     queue"
         "                          slots ja-task-ID \n" + "-" * 113 + "\n"
     )
-    return head + "".join(_line(entry, tasks) for entry, tasks in lines)
+    asked = _asked if requests else lambda entry: ""
+    return head + "".join(_line(entry, tasks) + asked(entry) for entry, tasks in lines)
+
+
+def _asked(entry: Entry) -> str:
+    """`-r`: the whole name, and what was asked for."""
+    view = entry.view
+    waits = [str(one["batch"] or one["job"]) for one in view.get("waits_for") or []]
+    facts = [
+        ("Full jobname:", entry.name),
+        ("Master Queue:", entry.queue),
+        ("Requested PE:", f"smp {entry.slots}" if entry.slots > 1 else ""),
+        ("Granted PE:", f"smp {entry.slots}" if entry.slots > 1 and entry.queue else ""),
+    ]
+    text = "".join(f"       {name:<17} {value}\n" for name, value in facts if value)
+    asked = hard_resources(entry) or [""]
+    text += f"       {'Hard Resources:':<17} {asked[0]}\n"
+    text += "".join(f"{'':<25}{one}\n" for one in asked[1:])
+    text += f"       {'Soft Resources:':<17} \n"
+    text += f"       Predecessor Jobs: {','.join(waits)}\n" if waits else ""
+    return text + f"       {'Binding:':<17} NONE\n"
+
+
+def hard_resources(entry: Entry, note: str = " (0.000000)") -> list[str]:
+    """Time, memory and GPUs in Grid Engine's words, and what a Grid Engine itself was asked for."""
+    request, queue = str(entry.view["request"]), entry.view.get("queue") or {}
+    words = [word for part in queue.get("options") or [] for word in part]
+    if queue.get("kind") == "gridengine":
+        told = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-l"]
+        return [f"{one}{note}" for text in told for one in text.split(",")]
+    found = []
+    if memory := re.search(r"mem=(\d+)", request):
+        found.append(f"h_vmem={memory[1]}M")
+    if gpus := re.search(r"\[(\d+):", request):
+        found.append(f"gpu={gpus[1]}")
+    return [f"{one}{note}" for one in found]
 
 
 _EXTENDED = (

@@ -1,7 +1,8 @@
 """Where the output of a job on other machines is looked for: it grows here while the job runs.
 
-What is to be brought is noted in a folder, and one process of the user brings it, for all jobs. It
-goes away when nothing is left; should it be killed, the next `qsub`, `qstat` or `qdel` starts it.
+What is to be brought is noted in a folder, and one process of the user brings it, for all jobs, and
+writes the mails that were wanted (`qsub -m`). It goes away when nothing is left; should it be
+killed, the next `qsub`, `qstat` or `qdel` starts it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from towline.client.session import Session
 from towline.client.transport import with_query
 from towline.config.paths import home_paths
 from towline.errors import NotFound, TowlineError
+from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-    from towline.cli.compat.gridengine.options import Tasks
+    from towline.cli.compat.gridengine.submit.values import Tasks
 
 EVERY_S = 1.0
 FINAL = ("done", "failed", "stopped", "lost", "skipped")
@@ -31,8 +34,11 @@ def _notes() -> str:
     return os.path.join(os.path.dirname(home_paths().store_file), "qsub")
 
 
-def bring(number: int, tasks: Tasks | None, streams: tuple[str, str]) -> None:
-    """Note where the output of a job goes, or that of each task, and see that it is brought."""
+def see_to(
+    number: int, tasks: Tasks | None, streams: tuple[str, str], letter: Mapping[str, str]
+) -> None:
+    """Note where the output of a job goes, or that of each task, and who is written to of it; and
+    see that it is done."""
     folder = _notes()
     os.makedirs(folder, mode=0o700, exist_ok=True)
     numbers = list(tasks.numbers) if tasks else [0]
@@ -43,15 +49,23 @@ def bring(number: int, tasks: Tasks | None, streams: tuple[str, str]) -> None:
             .replace("$HOSTNAME", os.uname().nodename)
             for path in streams
         ]
-        note = os.path.join(folder, f"{number + place}.json")
-        with open(note + ".new", "w") as file:
+        said: dict[str, Any] = {"out": paths[0]} if paths[0] else {}
+        if paths[1] != paths[0]:
             # Where both go into one file, the job itself joins them.
-            err = {} if paths[0] == paths[1] else {"err": paths[1]}
-            json.dump({"out": paths[0], **err}, file)
-        os.rename(note + ".new", note)
-        for path in paths:
+            said["err"] = paths[1]
+        if letter:
+            who = f"Job-array task {number}.{task}" if tasks else f"Job {number}"
+            said["mail"] = {**letter, "who": who}
+        _write(os.path.join(folder, f"{number + place}.json"), said)
+        for path in filter(None, paths):
             open(path, "ab").close()
     see_to_it()
+
+
+def _write(note: str, said: dict[str, Any]) -> None:
+    with open(note + ".new", "w") as file:
+        json.dump(said, file)
+    os.rename(note + ".new", note)
 
 
 def see_to_it() -> None:
@@ -83,14 +97,15 @@ def main() -> None:
             for name in sorted(names):
                 try:
                     _bring_one(session, int(name[:-5]), os.path.join(folder, name))
-                except (TowlineError, OSError, ValueError):
+                except (TowlineError, OSError, ValueError, subprocess.SubprocessError):
                     continue  # the next round tries again
             time.sleep(EVERY_S)
 
 
 def _bring_one(session: Session, job: int, note: str) -> None:
     with open(note) as file:
-        paths: dict[str, str] = json.load(file)
+        said: dict[str, Any] = json.load(file)
+    letter = said.pop("mail", None)
     try:
         view: dict[str, Any] = session.call("GET", f"/v1/jobs/{job}")
     except NotFound:
@@ -98,10 +113,25 @@ def _bring_one(session: Session, job: int, note: str) -> None:
         return
     over = view["state"] in FINAL
     if view["state"] in ("running", "stopping") or (over and view["attempt"]):
-        for stream, path in paths.items():
+        for stream, path in said.items():
             _go_on(session, job, stream, path)
+    if letter:
+        _write_to(letter, view, over, note, said)
     if over:
         os.unlink(note)
+
+
+def _write_to(
+    letter: dict[str, str], view: dict[str, Any], over: bool, note: str, said: dict[str, Any]
+) -> None:
+    """Noted before it is sent: should this be killed in between, none comes twice."""
+    from towline.cli.compat.gridengine.submit import mail
+
+    for kind in mail.due(letter, view, over):
+        letter["told"] += kind
+        _write(note, {**said, "mail": letter})
+        queue = shown_cluster(view["cluster"])
+        mail.send(mail.message(kind, letter["who"], view, queue, letter["to"]))
 
 
 def _go_on(session: Session, job: int, stream: str, path: str) -> None:

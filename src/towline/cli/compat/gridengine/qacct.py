@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from towline.cli.compat.gridengine.details import group_of
 from towline.cli.compat.gridengine.listing import Entry, task_numbers
 from towline.cli.session import open_session
 from towline.cli.terminal.wording import FINAL
@@ -62,13 +63,15 @@ def _called(session: Session, name: str) -> list[Entry]:
 def _record(entry: Entry) -> str:
     job = entry.view
     failed, status = _verdict(job)
-    queue, _, host = entry.queue.partition("@")
+    host = next(iter(job.get("machines") or ()), "")
     wall = (job["ended"] or 0) - (job["started"] or job["ended"] or 0)
     padded = {
-        "qname": queue or job["cluster"],
+        "qname": entry.among,
         "hostname": host or "UNKNOWN",
+        "group": group_of(entry.user),
         "owner": entry.user,
         "project": "NONE",
+        "department": "defaultdepartment",
         "jobname": entry.name,
         "jobnumber": str(entry.number),
         "taskid": str(entry.task or "undefined"),

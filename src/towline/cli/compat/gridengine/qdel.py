@@ -34,6 +34,10 @@ user_list               user[,user,...]
 """
 
 
+class Lonely(Exception):
+    """Tasks, and no job that they are of."""
+
+
 class Deletion:
     """What was named so far: what is told of it, in its order, and what is to be stopped."""
 
@@ -50,7 +54,7 @@ class Deletion:
         for entry in found:
             kind = "job-array task" if entry.task else "job"
             who = f"{entry.number}.{entry.task}" if entry.task else str(entry.number)
-            if entry.state == "dr" or entry.job in self.chosen:
+            if entry.state[0] == "d" or entry.job in self.chosen:
                 self.told.append(f"job {entry.number} is already in deletion")
             elif not entry.is_waiting:
                 self.told.append(f"{self.me} has registered the {kind} {who} for deletion")
@@ -91,6 +95,10 @@ def _called(number: int, tasks: list[int], some_tasks: bool) -> str:
 def main(words: list[str]) -> int:
     try:
         names, users = _read(words)
+    except Lonely as lonely:
+        needs = "The -t option needs a leading job name"
+        sys.stderr.write(f"error: found lonely '-t {lonely}' option ({needs}).\n")
+        return 1
     except ValueError as wrong:
         print(f"ERROR! {wrong}")
         sys.stderr.write(_USAGE)
@@ -135,9 +143,9 @@ def _read(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
             names[-1] = names[-1][0], rest.pop(0)
         elif word == "-u" and rest:
             users += filter(None, rest.pop(0).split(","))
-        elif word.startswith("-") and word not in PLAIN:
-            raise ValueError(f'invalid option argument "{word}"')
-        elif word not in PLAIN:
+        elif word == "-t" and rest:
+            raise Lonely(rest[0])
+        elif word not in (*PLAIN, "-u"):
             names += [(name, "") for name in word.split(",") if name]
     if not names and not users:
         raise ValueError("no option argument")

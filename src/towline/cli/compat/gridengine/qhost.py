@@ -40,7 +40,8 @@ class Host:
     def __init__(self, machine: dict[str, Any]) -> None:
         self.name = str(machine["name"])
         names = [name for name in machine["clusters"] if not name.startswith(AD_HOC)]
-        self.queues = [shown_cluster(name) for name in names]
+        #: By what its cluster itself calls them, where it is one with queues.
+        self.queues = list(machine.get("queues") or map(shown_cluster, names))
         self.heard = machine["state"] == "online" and machine.get("cpus") is not None
         self.closed = bool(machine.get("closed"))
         self.cpus = int(machine.get("cpus") or 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 import sys
 import time
 
@@ -11,7 +13,6 @@ from towline.cli.compat.gridengine.listing import (
     Entry,
     folded,
     table,
-    task_text,
 )
 from towline.cli.compat.gridengine.outputs import see_to_it
 from towline.cli.compat.gridengine.qhost import Host, hosts
@@ -26,13 +27,13 @@ VALUED = {
     "-u": ("USER", "only jobs of this user; '*' is everybody"),
     "-s": ("p|r|s|h|z|a", "only what waits (p), runs (r), is suspended (s), held (h), ended (z)"),
     "-q": ("QUEUE", "only what runs in this queue"),
-    "-g": ("d", "one line for each task of an array"),
+    "-g": ("c|d", "d: one line for each task of an array; c: one for each queue"),
 }
 PLAIN = {
     "-f": "queue by queue",
     "-xml": "as XML",
     "-ext": "with further columns",
-    "-r": "taken: the same columns",
+    "-r": "with what each asked for",
 }
 _CHOICES: dict[str, Callable[[Entry], bool]] = {
     "p": lambda entry: entry.is_waiting,
@@ -44,6 +45,23 @@ _CHOICES: dict[str, Callable[[Entry], bool]] = {
 }
 
 
+_HELP = """\
+usage: qstat [options]
+        [-ext]                            view additional attributes
+        [-f]                              full output
+        [-g c]                            display cluster queue summary
+        [-g d]                            display all job-array tasks (do not group)
+        [-help]                           print this help
+        [-j [job_identifier_list]]        show scheduler job information
+        [-q wc_queue_list]                print information on given queue
+        [-r]                              show requested resources of job(s)
+        [-s {p|r|s|z|hu|ho|hs|hd|hj|ha|h|a}] show pending, running, suspended, zombie jobs,
+                                          jobs with a hold, or any combination only
+        [-u user_list]                    view jobs of this user list
+        [-xml]                            display the information in XML format
+"""
+
+
 class Usage(Exception):
     """What was typed means nothing."""
 
@@ -52,23 +70,34 @@ def main(words: list[str]) -> int:
     try:
         options = _read(words)
     except Usage as error:
-        sys.stderr.write(f'error: ERROR! invalid option argument "{error}"\n')
+        sys.stderr.write(f"{error}\n")
         return 1
     see_to_it()
     entries = Entries(open_session())
     if "-j" in options:
-        return _details(entries, options["-j"], "-xml" in options)
+        from towline.cli.compat.gridengine.details import details
+
+        return details(entries, options["-j"], "-xml" in options)
     chosen = _chosen(entries, options)
     if not chosen and "-q" in options and not _is_queue(entries, options["-q"]):
         return 1
     lines = folded(chosen, each="d" in options.get("-g", ""))
-    if "-xml" in options:
-        sys.stdout.write(_xml(lines))
-    elif "-f" in options:
-        sys.stdout.write(by_queue(lines, hosts(entries.session)))
-    else:
-        sys.stdout.write(table(lines, "-ext" in options))
+    sys.stdout.write(_shown(entries, lines, options))
     return 0
+
+
+def _shown(entries: Entries, lines: list[tuple[Entry, str]], options: dict[str, str]) -> str:
+    if "c" in options.get("-g", ""):
+        return by_cluster(lines, hosts(entries.session))
+    if "-xml" in options:
+        from towline.cli.compat.gridengine.as_xml import full_list, plain_list
+
+        if "-f" in options:
+            return full_list(lines, hosts(entries.session))
+        return plain_list(lines, "-r" in options)
+    if "-f" in options:
+        return by_queue(lines, hosts(entries.session))
+    return table(lines, "-ext" in options, "-r" in options)
 
 
 def _read(words: list[str]) -> dict[str, str]:
@@ -78,24 +107,39 @@ def _read(words: list[str]) -> dict[str, str]:
         name = rest.pop(0)
         if name in PLAIN:
             found[name] = "y"
-        elif name in VALUED and (rest or name == "-j"):
-            found[name] = rest.pop(0) if rest else "*"
+        elif name == "-j":
+            found[name] = rest.pop(0) if rest and rest[0][:1] != "-" else ""
+        elif name not in VALUED:
+            raise Usage(f'{_HELP}\ninvalid option argument "{name}"')
+        elif not rest:
+            raise Usage(f"{name} option must have argument")
         else:
-            raise Usage(name)
+            found[name] = _checked(name, rest.pop(0))
     return found
+
+
+def _checked(name: str, value: str) -> str:
+    if name == "-g" and (wrong := next((sign for sign in value if sign not in "cd"), "")):
+        if wrong == "t":
+            raise Usage("-g t: parallel tasks are not told apart here")
+        raise Usage(f"wrong character '{wrong}' for -g option")
+    if name == "-s" and not re.fullmatch("([prsza]|h[uoshdja]*)+", value):
+        raise Usage(f"{_HELP}\nERROR! wrong argument to -s option")
+    return value
 
 
 def _chosen(entries: Entries, options: dict[str, str]) -> list[Entry]:
     users = [user for user in options.get("-u", "*").split(",") if user]
-    states = [letter for letter in options.get("-s", "a") if letter in _CHOICES] or ["a"]
-    queue = options.get("-q", "").partition("@")[0]
+    states = re.findall("h[uoshdja]*|[prsza]", options.get("-s", "a"))
+    queue, _, host = options.get("-q", "").partition("@")
     every = entries.all + (entries.ended() if "z" in states else [])
     return [
         entry
         for entry in every
         if ("*" in users or entry.user in users)
-        and any(_CHOICES[letter](entry) for letter in states)
-        and (not queue or entry.cluster == queue)
+        and any(_CHOICES[state[0]](entry) for state in states)
+        and (not queue or queue in (entry.cluster, entry.among))
+        and (not host or entry.is_waiting or fnmatch.fnmatchcase(entry.queue, f"*@{host}"))
     ]
 
 
@@ -105,93 +149,10 @@ def _is_queue(entries: Entries, name: str) -> bool:
 
     target = with_query("/v1/clusters", cwd=this_folder())
     clusters = entries.session.call("GET", target)["clusters"]
-    return name.partition("@")[0] in (cluster["name"] for cluster in clusters)
-
-
-def _details(entries: Entries, names: str, xml: bool) -> int:
-    """`-j`: what is known of jobs; those that do not exist are said so only when none does."""
-    wanted = names.split(",")
-    found = {entry.number: entry for name in wanted for entry in reversed(entries.called(name))}
-    if xml:
-        sys.stdout.write(_details_xml(wanted, list(found.values())))
-        return 0
-    if not found:
-        sys.stderr.write("Following jobs do not exist: \n" + "\n".join(wanted) + "\n")
-        return 1
-    for number in sorted(found):
-        sys.stdout.write("=" * 62 + "\n" + _detail(entries, found[number]))
-    return 0
-
-
-def _detail(entries: Entries, entry: Entry) -> str:
-    job = entries.session.call("GET", f"/v1/jobs/{entry.job}")
-    why = entries.session.call("GET", f"/v1/jobs/{entry.job}/why")["text"]
-    tasks = [one.task for one in entries.all if one.number == entry.number and one.task]
-    facts = {
-        "job_number": str(entry.number),
-        "submission_time": time.ctime(job["submitted"]),
-        "owner": entry.user,
-        "cwd": job["folder"],
-        "job_name": entry.name,
-        "job-array tasks": task_text(tasks) if tasks else "",
-        "jid_predecessor_list": ",".join(
-            str(one["batch"] or one["job"]) for one in job.get("waits_for") or []
-        ),
-        "execution_time": time.ctime(job["begin"]) if job.get("begin") else "",
-        "scheduling info": why if entry.is_waiting and "E" not in entry.state else "",
-    }
-    text = "".join(f"{name + ':':<28}{value}\n" for name, value in facts.items() if value)
-    if "E" in entry.state:
-        text += f"error reason {entry.task or 1:>10}:      {why.partition(': ')[2] or why}\n"
-    return text
-
-
-def _details_xml(wanted: list[str], found: list[Entry]) -> str:
-    from xml.sax.saxutils import escape
-
-    if not found:
-        names = "".join(f"<ST_name>{escape(name)}</ST_name>" for name in wanted)
-        inner = f"<unknown_jobs >{names}</unknown_jobs>"
-    else:
-        inner = "".join(
-            f"<element><JB_job_number>{entry.number}</JB_job_number>"
-            f"<JB_job_name>{escape(entry.name)}</JB_job_name></element>"
-            for entry in found
-        )
-        inner = f"<detailed_job_info><djob_info>{inner}</djob_info></detailed_job_info>"
-    return f"<?xml version='1.0'?>\n{inner}\n"
-
-
-def _xml(lines: list[tuple[Entry, str]]) -> str:
-    running = "".join(_job_xml(*line) for line in lines if not line[0].is_waiting)
-    pending = "".join(_job_xml(*line) for line in lines if line[0].is_waiting)
-    return (
-        "<?xml version='1.0'?>\n<job_info  xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\">\n"
-        f"  <queue_info>\n{running}  </queue_info>\n  <job_info>\n{pending}  </job_info>\n"
-        "</job_info>\n"
+    queue = name.partition("@")[0]
+    return queue in (cluster["name"] for cluster in clusters) or any(
+        queue in host.queues for host in hosts(entries.session)
     )
-
-
-def _job_xml(entry: Entry, tasks: str) -> str:
-    from xml.sax.saxutils import escape
-
-    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(entry.at))
-    moment = "JB_submission_time" if entry.is_waiting else "JAT_start_time"
-    tags = {
-        "JB_job_number": str(entry.number),
-        "JAT_prio": f"{entry.priority:.5f}",
-        "JB_name": entry.name,
-        "JB_owner": entry.user,
-        "state": entry.state,
-        moment: at,
-        "queue_name": entry.queue,
-        "slots": str(entry.slots),
-    }
-    if tasks:
-        tags["tasks"] = tasks
-    inner = "".join(f"      <{name}>{escape(text)}</{name}>\n" for name, text in tags.items())
-    kind = "pending" if entry.is_waiting else "running"
-    return f'    <job_list state="{kind}">\n{inner}    </job_list>\n'
 
 
 def by_queue(lines: list[tuple[Entry, str]], found: list[Host]) -> str:
@@ -212,6 +173,23 @@ def by_queue(lines: list[tuple[Entry, str]], found: list[Host]) -> str:
     if waiting:
         hashes, heading = "#" * 76, " - PENDING JOBS" * 5
         text += f"\n{hashes}\n{heading}\n{hashes}\n{_jobs_below(waiting)}"
+    return text
+
+
+def by_cluster(lines: list[tuple[Entry, str]], found: list[Host]) -> str:
+    """`-g c`: what is used of each queue."""
+    head = "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  \n"
+    text = head + "-" * 80 + "\n"
+    for queue in dict.fromkeys(queue for host in found for queue in host.queues):
+        mine = [host for host in found if queue in host.queues]
+        well = [host for host in mine if not host.letters]
+        used = sum(entry.slots for entry, _ in lines if entry.queue.partition("@")[0] == queue)
+        total, bad = sum(host.cpus for host in mine), sum(h.cpus for h in mine if h.letters)
+        busy, cpus = sum(host.busy for host in well), sum(host.cpus for host in well)
+        load = f"{busy / cpus:.2f}" if cpus else "-NA-"
+        free = max(0, cpus - used)
+        counts = "".join(f"{count:6d} " for count in (used, 0, free, total, 0, bad))
+        text += f"{queue[:30]:<30} {load:>7} {counts}\n"
     return text
 
 

@@ -1,0 +1,1 @@
+"""clusterduck's way to run a sweep, to compare with."""

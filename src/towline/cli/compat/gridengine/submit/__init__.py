@@ -1,0 +1,1 @@
+"""What `tow qsub` reads, asks for and waits for."""

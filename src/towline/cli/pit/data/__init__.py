@@ -1,0 +1,1 @@
+"""The directory of a job: listed, read, copied, mounted."""

@@ -1,0 +1,1 @@
+"""What is typed: commands, options, names, and answers to questions."""

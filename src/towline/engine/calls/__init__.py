@@ -1,0 +1,1 @@
+"""What the API offers: whatever is public here is called for somebody."""

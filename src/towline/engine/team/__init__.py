@@ -1,0 +1,1 @@
+"""What a team's server tells everybody of everybody's jobs."""

@@ -1,0 +1,1 @@
+"""Who works together behind one server, and by which rules."""

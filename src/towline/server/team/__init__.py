@@ -1,0 +1,1 @@
+"""A team's server: the same Engine, behind HTTPS and accounts."""

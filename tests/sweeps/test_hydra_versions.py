@@ -1,0 +1,116 @@
+"""The release of Hydra that comes next: its own suites once more, and a search by Optuna."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import site
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.tow import Tow
+
+NEXT = "1.4.0rc3"
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+@pytest.fixture(scope="module")
+def next_python() -> Path:
+    """A Python with that Hydra, and everything else as it is here; made once."""
+    place = Path(sys.prefix) / f"hydra-{NEXT}"
+    with open(f"{place}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "ready").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+            pip = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--pre"]
+            wanted = [f"hydra-core=={NEXT}", f"hydra-optuna-sweeper=={NEXT}"]
+            subprocess.run([*pip, *wanted], check=True)
+            [packages] = place.glob("lib/python*/site-packages")
+            # What is not there is found here, but for what is only found by way of such a file.
+            (packages / "others.pth").write_text(f"{ROOT / 'src'}\n{site.getsitepackages()[0]}\n")
+            (place / "ready").touch()
+    return place / "bin" / "python"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_hydras_suites_hold_with_its_next_release(next_python: Path) -> None:
+    told = "import hydra; print(hydra.__version__)"
+    asked = subprocess.run([next_python, "-c", told], check=True, capture_output=True, text=True)
+    assert asked.stdout.strip() == NEXT
+    suites = str(HERE / "test_hydra_suites.py")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [next_python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", suites],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout and "failed" not in done.stdout
+
+
+APPLICATION = """
+import hydra
+from hydra.core.hydra_config import HydraConfig
+
+@hydra.main(config_path=None)
+def main(config):
+    if HydraConfig.get().job.num == 4:
+        raise ValueError("this does not converge")
+    return (config.x - 2) ** 2
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_search_by_optuna_of_twelve_trials_goes_on_when_one_fails(
+    next_python: Path, tow: Tow
+) -> None:
+    (tow.folder / "search.py").write_text(APPLICATION)
+    words = ["hydra/launcher=towline", "hydra.launcher.cluster=local", "hydra/sweeper=optuna"]
+    words += ["hydra.launcher.parallel_runs_per_node=3", "hydra.sweeper.n_jobs=3"]
+    words += ["hydra.sweeper.n_trials=12", "hydra.sweeper.max_failure_rate=0.5"]
+    words += ["hydra.sweeper.storage=sqlite:///study.db", "hydra.sweeper.study_name=search"]
+    command = [next_python, "search.py", "-m", "hydra.sweep.dir=out", *words]
+    done = subprocess.run(
+        [*command, "+x=interval(-5, 5)"],
+        cwd=tow.folder,
+        env=tow.env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "run #4 [+x=" in done.stdout + done.stderr
+    assert "this does not converge" in done.stdout + done.stderr
+    told = "SELECT number, state, value, param_value FROM trials NATURAL JOIN trial_params"
+    with contextlib.closing(sqlite3.connect(tow.folder / "study.db")) as study:
+        rows = study.execute(f"{told} LEFT JOIN trial_values USING (trial_id)").fetchall()
+    assert len(rows) == 12
+    for number, state, value, x in rows:
+        # Each trial has the value of its own parameters.
+        assert state == ("FAIL" if number == 4 else "COMPLETE")
+        assert number == 4 or abs(value - (x - 2) ** 2) < 1e-9
+    assert "best_value" in (tow.folder / "out" / "optimization_results.yaml").read_text()
+    # Nobody can search without the values.
+    words += ["hydra.launcher.wait_for_completion=false", "+x=interval(-5, 5)"]
+    refused = subprocess.run(
+        [next_python, "search.py", "-m", *words],
+        cwd=tow.folder,
+        env=tow.env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert refused.returncode != 0 and "wants the values of its runs" in refused.stderr
