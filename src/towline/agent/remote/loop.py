@@ -34,8 +34,12 @@ class Loop:
         self.running = True
         self.after_turn: "list[Callable[[], Any]]" = []
         self.children_ended: "list[Callable[[Reaped], Any]]" = []
+        #: Told of each of them that is not our own, while it can still be looked at.
+        self.before_reaping: "list[Callable[[int], Any]]" = []
         #: The last children that ended: a killed supervisor's command may be seen to end before it.
         self.recent: "collections.OrderedDict[int, Any]" = collections.OrderedDict()
+        #: Children that we started for ourselves, not for a job.
+        self.ours: "set[int]" = set()
         self.wake_read, self.wake_write = os.pipe()
         os.set_blocking(self.wake_read, False)
         os.set_blocking(self.wake_write, False)
@@ -110,10 +114,18 @@ class Loop:
             os.read(self.wake_read, 4096)
         except BlockingIOError:
             pass
-        ended = machine.reap()
+        ended = machine.reap(self.look_at)
         if ended:
             self.recent.update(ended)
             while len(self.recent) > RECENT:
                 self.recent.popitem(last=False)
             for call in self.children_ended:
                 self.safely(call, ended)
+
+    def look_at(self, pid: int) -> None:
+        """At a child that has ended and was not waited for."""
+        if pid in self.ours:
+            self.ours.remove(pid)
+            return
+        for call in self.before_reaping:
+            self.safely(call, pid)

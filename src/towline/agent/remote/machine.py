@@ -7,7 +7,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
     from .typed import Message, Reaped
 
@@ -50,17 +50,28 @@ def reuse_memory() -> None:
         pass  # another libc
 
 
-def reap() -> "Reaped":
-    """Every child that has ended, as {pid: (status, usage)}."""
+def reap(look: "Callable[[int], None]" = lambda pid: None) -> "Reaped":
+    """Every child that has ended, as {pid: (status, usage)}; `look` sees each while it can still be
+    looked at."""
     ended: "dict[int, tuple[int, Any]]" = {}
     while True:
         try:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
+            seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return ended
-        if pid == 0:
+        if seen is None:
             return ended
+        look(seen.si_pid)
+        pid, status, usage = os.wait4(seen.si_pid, 0)
         ended[pid] = (status, usage)
+
+
+def leads_session(pid: int) -> bool:
+    """Also of a child that has ended, until it was waited for."""
+    try:
+        return os.getsid(pid) == pid
+    except OSError:
+        return False
 
 
 def set_name(name: bytes) -> None:

@@ -48,6 +48,7 @@ class CommandCall:
             write = self.pipe("out", ends) if out is None else out
             errors = self.pipe("err", ends)
             self.pid = process.start(argv, dict(os.environb), null, write, errors)
+            loop.ours.add(self.pid)
         except (process.CannotStart, OSError):
             self.close()
             raise

@@ -2,6 +2,9 @@
 
 import os
 import signal
+import time
+
+from ..machine import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +62,12 @@ def lives(pid: int, start: int) -> bool:
     return found is not None and found.start == start and found.state != "Z"
 
 
+def began_at(pid: int) -> float:
+    """When it started, as `time.time` would have told, but for a few ticks."""
+    uptime = float(read_text("/proc/uptime").split()[0])
+    return time.time() - uptime + start_of(pid) / TICKS
+
+
 def children(pid: int) -> "list[int]":
     found = []
     try:
@@ -68,6 +77,14 @@ def children(pid: int) -> "list[int]":
     except OSError:
         pass
     return found
+
+
+def children_of_ours() -> "list[int]":
+    """Also those that have ended and were not waited for."""
+    if HAS_CHILDREN_FILE:
+        return children(os.getpid())
+    seen = [(pid, stat(pid)) for pid in all_pids()]
+    return [pid for pid, facts in seen if facts is not None and facts.parent == os.getpid()]
 
 
 def below(pid: int) -> "list[int]":

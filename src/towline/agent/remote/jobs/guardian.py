@@ -67,7 +67,12 @@ class Guardian:
         #: Jobs that ended with us in the place of their supervisors.
         self.over: "list[str]" = []
         self.orphans = Orphans(
-            self.loop, home, lambda job, seen: None, lambda key, end: None, self.over.append
+            self.loop,
+            home,
+            lambda job, seen: None,
+            lambda key, end: None,
+            self.over.append,
+            lambda: self.supervised,
         )
         self.loop.children_ended.append(self.orphans.children_ended)
         self.loop.children_ended.append(self.children_ended)
@@ -92,6 +97,8 @@ class Guardian:
         """A supervisor ends with its job, or was killed: then the command is ours."""
         for pid in ended:
             key = self.supervised.pop(pid, "")
+            if key:
+                self.orphans.beginnings.settle(key)
             seen = look(self.home, key, self.loop.recent) if key else None
             if seen is not None and seen.state == "running":
                 job = KnownJob(key)

@@ -5,7 +5,6 @@ can learn how it ends: that agent takes the supervisor's place. It locks the rec
 to leave before the command ends, it becomes a supervisor altogether (guardian.py).
 """
 
-import json
 import os
 import signal
 import time
@@ -13,7 +12,18 @@ import time
 from .. import machine
 from ..commands import process_tree
 from ..records import endings, record
-from ..records.status import UNTOLD, began, fate, from_status, look, lost, settle
+from ..records.status import (
+    HEIR_S,
+    UNTOLD,
+    began,
+    fate,
+    from_status,
+    heir_lives,
+    look,
+    lost,
+    settle,
+)
+from .beginnings import Beginnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +37,8 @@ if TYPE_CHECKING:
 
 LOCK_EVERY_S = 0.5
 PID_EVERY_S = 1.0
-#: So long whoever may know how a command ended has to write it down: another agent, that it was
-#: left to. One that nobody has waited for may have a parent that is busy, or one that never does.
+#: So long whoever may know how a command ended has to write it down, where nobody is known to. One
+#: that nobody has waited for may have a parent that is busy, or one that never does.
 UNTOLD_S = 1.0
 UNREAPED_S = 10.0
 
@@ -61,6 +71,7 @@ class Orphans:
         has_started: "Callable[[KnownJob, Seen], None]",
         has_ended: "Callable[[str, Ending], None]",
         left_behind: "Callable[[str], object]",
+        supervisors: "Callable[[], dict[int, str]]",
     ) -> None:
         self.loop = loop
         self.home = home
@@ -68,7 +79,10 @@ class Orphans:
         self.has_ended = has_ended
         #: Told of each that ended: there may be something to collect.
         self.left_behind = left_behind
+        #: Those of ours -> their jobs, or "".
+        self.supervisors = supervisors
         self.orphans: "dict[str, Orphan]" = {}
+        self.beginnings = Beginnings(loop, home, self.known_children, self.bereft)
 
     def has(self, job: "KnownJob") -> bool:
         return job.key in self.orphans
@@ -82,6 +96,17 @@ class Orphans:
         spec = record.read_spec(self.home.record(job.key)) or {}
         orphan = self.orphans[job.key] = Orphan(job, seen, spec)
         return orphan
+
+    # For whoever finds out what a killed supervisor had started
+
+    def known_children(self) -> "set[int]":
+        named = {orphan.pid for orphan in self.orphans.values()}
+        return named.union(self.supervisors(), self.loop.ours)
+
+    def bereft(self) -> "set[str]":
+        dead = {key for pid, key in self.supervisors().items() if pid in self.loop.recent}
+        unnamed = {key for key, orphan in self.orphans.items() if not orphan.pid}
+        return (dead | unnamed) - {""}
 
     # From an agent that leaves to the guardian that it becomes
 
@@ -157,10 +182,9 @@ class Orphans:
     def note(self, orphan: "Orphan", *several: "Any", **facts: "Any") -> None:
         """Write down what others must know should we be killed, too."""
         life = record.read_life(orphan.life)
-        spec = json.dumps(life.pop("spec", {})).encode("ascii")
         life.update(*several, **facts)
         try:
-            record.write_life(orphan.life, life, spec)
+            record.rewrite(orphan.life, life)
         except OSError:
             pass  # then a stop that comes from elsewhere is seen later
 
@@ -189,6 +213,7 @@ class Orphans:
             self.check_alone(orphan)
             return
         never = endings.ending("void", "its supervisor was killed before it started")
+        self.beginnings.settle(job.key)
         seen = look(self.home, job.key, self.loop.recent, never)
         if seen.state == "ended":
             self.end(orphan, seen.ending)
@@ -224,12 +249,17 @@ class Orphans:
 
     def may_be_told(self, orphan: "Orphan", now: float) -> bool:
         """Whether another may still write down how a command ended of which we cannot know it."""
-        if orphan.result is not None or record.read_exit(self.home.record(orphan.job.key)):
+        folder = self.home.record(orphan.job.key)
+        if orphan.result is not None or record.read_exit(folder):
             return False
         if orphan.untold_since is None:
             orphan.untold_since = now
-        is_unreaped = process_tree.stat(orphan.pid) is not None
-        return now - orphan.untold_since < (UNREAPED_S if is_unreaped else UNTOLD_S)
+        patience = UNTOLD_S
+        if heir_lives(record.read(folder)):
+            patience = HEIR_S
+        elif process_tree.stat(orphan.pid) is not None:
+            patience = UNREAPED_S
+        return now - orphan.untold_since < patience
 
     def look_for_stop(self, orphan: "Orphan", now: float) -> None:
         """Another agent asks for it through a file, as of any supervisor."""

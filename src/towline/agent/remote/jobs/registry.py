@@ -82,7 +82,9 @@ class Jobs:
         self.ended: "list[list[Any]]" = []
         self.supervisors = Supervisors(loop, home, self.heard, self.supervisor_died)
         self.collecting = Collecting(loop, home, self.supervisors, login)
-        self.orphans = Orphans(loop, home, self.has_started, self.has_ended, self.collecting.see_to)
+        self.orphans = Orphans(
+            loop, home, self.has_started, self.has_ended, self.collecting.see_to, self.supervised
+        )
         self.trash = Trash(loop, home)
         self.dispatching = False
         #: Told when a job was refused for another's claim.
@@ -252,6 +254,7 @@ class Jobs:
 
     def supervisor_died(self, job: "KnownJob") -> None:
         """Its command, if there is one, is our own child now."""
+        self.orphans.beginnings.settle(job.key)
         seen = look(self.home, job.key, self.loop.recent)
         if seen.state == "ended":
             self.has_ended(job.key, seen.ending)
@@ -268,6 +271,11 @@ class Jobs:
     def children_ended(self, ended: "Reaped") -> None:
         self.supervisors.children_ended(ended)
         self.orphans.children_ended(ended)
+
+    def supervised(self) -> "dict[int, str]":
+        """Supervisors of ours -> their jobs, or ""."""
+        workers = self.supervisors.workers.values()
+        return {worker.pid: worker.job.key if worker.job else "" for worker in workers}
 
     def left_to_us(self) -> "list[Message]":
         """What there is to know of the jobs whose end nobody but us can see, or could see should

@@ -95,6 +95,12 @@ def write_life(fd: int, life: "Message", spec: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def rewrite(fd: int, life: "Message") -> None:
+    """Replace what it says by `life`, which was read from it together with the spec."""
+    spec = json.dumps(life.pop("spec", {})).encode("ascii")
+    write_life(fd, life, spec)
+
+
 def whole_life(life: "Message", spec: bytes) -> bytes:
     """Always as long as the longest: the next one covers it, and needs no further room."""
     text = json.dumps(life).encode("ascii")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 BEING_BORN_S = 2.0
 #: With the record of a job that another queue runs, on whichever machine it likes.
 ELSEWHERE = "/elsewhere"
+#: So long whoever has the command of a killed supervisor may take to tell how it ended: it may have
+#: to become another program first, on a machine that is busy, or be stopped.
+HEIR_S = 60.0
 UNTOLD = "its supervisor was killed, so its exit code is not known"
 
 
@@ -114,7 +117,8 @@ def look_inside(place: "JobPlace", fd: int, reaped: "Reaped", entomb: "Ending | 
     if "pid" not in life:
         find_unnamed(place.key, life)
     pid = life.get("pid", 0)
-    if not pid and 0 <= time.time() - life["spawning"] < BEING_BORN_S:
+    patience = HEIR_S if heir_lives(life) else BEING_BORN_S
+    if not pid and 0 <= time.time() - life["spawning"] < patience:
         return Seen("running", None, life)
     over, result = fate(pid, life.get("start", 0), reaped)
     if result is not None:
@@ -141,6 +145,15 @@ def fate(pid: int, start: int, reaped: "Reaped") -> "tuple[bool, tuple[int, Any]
         return True, reaped.get(pid)
     # It may be that only its first thread has ended.
     return (True, (status, usage)) if ended else (False, None)
+
+
+def heir_lives(life: "Message") -> bool:
+    """Whether another than us may tell how its command ended: who started its supervisor."""
+    try:
+        pid, start = life["heir"]
+        return pid != os.getpid() and process_tree.lives(pid, start)
+    except (KeyError, TypeError, ValueError):
+        return False  # an older agent's, or damaged
 
 
 def find_unnamed(key: str, life: "Message") -> None:

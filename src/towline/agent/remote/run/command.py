@@ -78,7 +78,8 @@ class Command:
         """The pid of the command; where nothing starts for a moment, it is tried again."""
         until = time.monotonic() + PATIENCE_S
         while True:
-            self.note(spawning=time.time(), **who_we_are())
+            heir = self.execution.station.heir
+            self.note(spawning=time.time(), heir=heir, **who_we_are())
             try:
                 return process.start(argv, environ, self.execution.station.null, self.out, self.err)
             except process.NotNow:

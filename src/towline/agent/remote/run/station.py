@@ -21,6 +21,8 @@ class Station:
         self.null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self.kills = endings.Kills()
         self.snapshot: "tuple[str, list[Any]]" = ("", [])
+        #: The pid and the start of who has our commands when we are killed, where that is known.
+        self.heir: "list[int]" = []
         self.poll = select.poll()
         self.listen_to_signals()
 

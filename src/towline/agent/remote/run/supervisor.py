@@ -10,6 +10,7 @@ import shutil
 import signal
 
 from .. import frames, machine
+from ..commands import process_tree
 from ..content import outside
 from ..records import endings, record
 from .execution import Execution, trouble
@@ -37,6 +38,8 @@ class Supervisor:
         #: Stops of jobs that are still to begin, by key; None is the job's own grace.
         self.early_stops: "dict[str, float | None]" = {}
         self.station = Station()
+        agent = os.getppid()
+        self.station.heir = [agent, process_tree.start_of(agent)]
         self.station.poll.register(sock, select.POLLIN)
         signal.signal(signal.SIGTERM, lambda *_: self.terminated())
         signal.signal(signal.SIGUSR1, lambda *_: self.nudged())

@@ -41,6 +41,7 @@ class Query:
         try:
             environ = dict(os.environb)
             self.pid = process.start(argv, environ, null, out_write, err_write)
+            loop.ours.add(self.pid)
         except process.CannotStart:
             os.close(out_read)
             os.close(err_read)
