@@ -14,6 +14,8 @@ TowlineError
 ├── TooMany               tried too often of late
 ├── TooLarge              more was sent than is taken at once
 ├── Exists                that name is taken
+├── NoRoom                a team's server has no room for what was sent
+│   └── OverQuota         its owner may not have so much there
 ├── NotFound              no such job, cluster, machine or file; exit code 2
 ├── HostError             a machine could not be reached or used
 │   ├── Unreachable       no answer (network, name, port); worth trying again
@@ -149,6 +151,15 @@ class TooLarge(UsageError):
 class Exists(UsageError):
     code = "exists"
     status = 409
+
+
+class NoRoom(TowlineError):
+    code = "no_room"
+    status = 507
+
+
+class OverQuota(NoRoom):
+    code = "quota"
 
 
 class NotFound(TowlineError):

@@ -25,6 +25,7 @@ NAMED = {
     "index": "0",
     "alias": "fast",
     "kind": "users",
+    "domain": "user:ann",
 }
 #: A body that would do: else it would be refused for that.
 BODIES: dict[str, Any] = {

@@ -169,6 +169,7 @@ class LimitsView(TypedDict):
     gpus: int
     jobs: int
     time_s: float
+    data_bytes: int
 
 
 class LimitsList(TypedDict):
@@ -213,3 +214,45 @@ class MadePiece(MadeFile):
     index: int
     offset: int
     last: bool
+
+
+class DataEntry(TypedDict):
+    name: str
+    #: file, dir, link or other
+    kind: str
+    size: int
+    mtime: float
+    mode: int
+
+
+class DataListing(TypedDict):
+    entries: list[DataEntry]
+    #: There are more, behind the last of these names.
+    more: bool
+
+
+class DataStat(DataEntry):
+    #: Another one as soon as the file has changed.
+    version: str
+    #: Of the content, where it was asked for.
+    sha256: str
+
+
+class DataArrival(TypedDict):
+    """How much of a file has arrived; once it is complete it has its name, and is on disk."""
+
+    offset: int
+    complete: bool
+
+
+class DataDomainView(TypedDict):
+    #: shared, group:NAME or user:NAME
+    domain: str
+    writable: bool
+    bytes: int
+    #: How many bytes it may have; 0: no limit.
+    quota: int
+
+
+class DataDomains(TypedDict):
+    domains: list[DataDomainView]

@@ -10,9 +10,11 @@ class UseLimits(Struct, frozen=True, omit_defaults=True):
     jobs: int = 0
     #: How long each job may run.
     time_s: float = 0.0
+    #: Bytes in the data of this user, or of this group.
+    data_bytes: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.gpus or self.jobs or self.time_s)
+        return bool(self.gpus or self.jobs or self.time_s or self.data_bytes)
 
 
 class Rulebook(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """What can be done with accounts: register, sign in, change, and be recognised by a token."""
 
+import asyncio
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -7,6 +8,7 @@ from msgspec.structs import replace
 from towline.engine.engine import Engine
 from towline.errors import Exists, Forbidden, NotFound, SignInWanted, UsageError, WrongPassword
 from towline.model.principal import Account, AccountState, Principal, Token, check_group, check_name
+from towline.model.team.data import DataDomain, DomainKind
 from towline.server.team.passwords import Passwords, digest_of, new_secret
 from towline.server.team.settings import Registration, TeamSettings
 
@@ -28,6 +30,8 @@ class Accounts:
         self.tokens = engine.store.tokens
         #: Called when somebody may use more or less than before.
         self.on_rights_changed: list[Callable[[], None]] = []
+        #: Called with what an account or a group had that is removed.
+        self.on_removed: Callable[[DataDomain], None] = lambda _: None
 
     # --- who asks ----------------------------------------------------------------------------
 
@@ -137,6 +141,7 @@ class Accounts:
         await self.change(
             name, lambda one: replace(one, state=AccountState.DELETED, password="", autoshare=())
         )
+        await asyncio.to_thread(self.on_removed, DataDomain(DomainKind.USER, name))
 
     async def end_tokens(self, account: str, but: str) -> None:
         """End all of an account's tokens but one."""
@@ -162,6 +167,7 @@ class Accounts:
         # First what is shared: a group of this name made later must not find any of it.
         await self._engine.in_turn(lambda: shares.forget_group(group))
         await self._engine.in_turn(lambda: self.rows.forget_group(group))
+        await asyncio.to_thread(self.on_removed, DataDomain(DomainKind.GROUP, group))
         self._rights_changed()
 
     async def join(self, name: str, group: str) -> None:

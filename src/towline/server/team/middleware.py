@@ -21,6 +21,8 @@ _MORE: tuple[tuple[re.Pattern[str], int], ...] = (
     # On its way to the disk, a frame at a time.
     (re.compile(r"/v1/contents$"), 64 << 30),
     (re.compile(r"/v1/snapshots|/v1/batches"), 256 * MB),
+    # A piece of a file, which is written as it comes.
+    (re.compile(r"/v1/data/[^/]+/file$"), 256 * MB),
     # Files and ports of jobs: it goes on to their machines as it comes, and is kept nowhere here.
     (re.compile(r"/v1/jobs/[0-9]+/(file|store|connect)"), 1 << 50),
 )

@@ -44,6 +44,8 @@ class TeamSettings(Struct, frozen=True, forbid_unknown_fields=True):
     #: Files of a certificate and its key; none: those that were made with the server.
     certificate: str = ""
     key: str = ""
+    #: Where the data of the team is; none: `data` in the server's folder.
+    data: str = ""
 
 
 class TeamPaths(Paths):
@@ -57,6 +59,7 @@ class TeamPaths(Paths):
         self.audit_file = os.path.join(home, "audit.log")
         self.server_log = os.path.join(home, "server.log")
         self.results = os.path.join(home, "results")
+        self.data = os.path.join(home, "data")
         self.certificate = os.path.join(home, "tls", "certificate.pem")
         self.key = os.path.join(home, "tls", "key.pem")
 

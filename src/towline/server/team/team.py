@@ -1,11 +1,13 @@
 """What a team's server has besides its Engine."""
 
+import os
 from collections.abc import Callable
 
 from towline.engine.engine import Engine
 from towline.engine.parts import EngineParts
 from towline.server.team.accounts import Accounts
 from towline.server.team.audit import Audit
+from towline.server.team.data.data import TeamData
 from towline.server.team.nodes import Nodes
 from towline.server.team.settings import TeamPaths, TeamSettings
 from towline.server.team.tries import Tries
@@ -22,6 +24,10 @@ class Team:
         self.accounts = Accounts(engine, settings)
         self.nodes = Nodes(engine, self.accounts.rows)
         self.accounts.on_rights_changed.append(self.nodes.tell)
+        data = os.path.join(paths.home, settings.data) if settings.data else paths.data
+        self.data = TeamData(data, self.accounts.rows, engine.store.nodes)
+        self.data.prepare()
+        self.accounts.on_removed = self.data.retire
         self.audit = Audit(paths.audit_file)
         #: Wrong passwords for one name from one address, for one name, and from one address.
         self.guesses = (Tries(5, 12.0), Tries(30, 20.0), Tries(30, 4.0))

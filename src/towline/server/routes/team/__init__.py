@@ -6,6 +6,7 @@ from towline.server.routes import ENDPOINTS
 from towline.server.routes.team import (
     accounts,
     contents,
+    data,
     groups,
     hello,
     made,
@@ -19,7 +20,7 @@ TEAM_ENDPOINTS: list[Endpoint] = [
     *(one for one in ENDPOINTS if (one.method, one.path) not in HERE),
     *(
         endpoint
-        for module in (hello, accounts, tokens, groups, nodes, contents, made, status)
+        for module in (hello, accounts, tokens, groups, nodes, contents, data, made, status)
         for endpoint in module.ENDPOINTS
     ),
 ]

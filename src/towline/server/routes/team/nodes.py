@@ -45,6 +45,8 @@ class NewLimits(Struct, forbid_unknown_fields=True):
     gpus: Count = 0
     jobs: Count = 0
     time_s: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
+    #: Of the data of this user, or of this group.
+    data_bytes: Annotated[int, Meta(ge=0, le=2**62)] = 0
 
 
 def node_view(call: Call, node: TeamNode) -> NodeView:
@@ -176,7 +178,12 @@ async def remove_alias(call: Call, alias: str) -> Nothing:
 
 
 def _limits_view(limits: UseLimits) -> LimitsView:
-    return {"gpus": limits.gpus, "jobs": limits.jobs, "time_s": limits.time_s}
+    return {
+        "gpus": limits.gpus,
+        "jobs": limits.jobs,
+        "time_s": limits.time_s,
+        "data_bytes": limits.data_bytes,
+    }
 
 
 @get("/v1/team/limits")
@@ -194,7 +201,7 @@ async def set_limits(call: Call, kind: str, name: str, body: NewLimits) -> Limit
     """Limit what a user (`users`), or the members of a group (`groups`), may use."""
     if kind not in ("users", "groups"):
         raise NotFound(f"there are limits of users and of groups, not of {kind}")
-    limits = UseLimits(body.gpus, body.jobs, body.time_s)
+    limits = UseLimits(body.gpus, body.jobs, body.time_s, body.data_bytes)
     await call.team.nodes.set_limits(name, kind == "groups", limits)
     return _limits_view(limits)
 
