@@ -303,11 +303,24 @@ def test_unknown_command_over_there_is_said(tow: Tow, hosts: Hosts) -> None:
     assert "command not found" in show(tow, job)["reason"]
 
 
-def test_a_slurm_whose_host_does_not_exist_is_told_and_forgotten(tow: Tow) -> None:
-    (tow.folder / "alone.json").write_text('{"host": "nohost.invalid"}')
-    module = [*tow.program[:2], "towline.cli.compat.submit"]
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ('{"host": "nohost.invalid"}', ["submit", "-c=alone.json", "true"]),
+        (
+            "ip: nohost.invalid",
+            ["execute_remote", "--machine", "alone.json", "--job-name=j", "true"],
+        ),
+        ("ip: nohost.invalid", ["execute_to", "--machines", "alone.json", "--", "true"]),
+    ],
+    ids=["slurm", "machine", "machines"],
+)
+def test_a_host_that_does_not_exist_is_told_and_forgotten(
+    tow: Tow, file: str, words: list[str]
+) -> None:
+    (tow.folder / "alone.json").write_text(file)
     done = subprocess.run(
-        [*module, "-c=alone.json", "true"],
+        [*tow.program[:2], f"towline.cli.compat.{words[0]}", *words[1:]],
         cwd=tow.folder,
         env=tow.env,
         stdin=subprocess.DEVNULL,
@@ -317,7 +330,11 @@ def test_a_slurm_whose_host_does_not_exist_is_told_and_forgotten(tow: Tow) -> No
     )
     assert done.returncode == 1
     assert "there is no host of that name" in done.stderr
-    assert "nohost" not in tow("gc").stdout + tow("gc").stderr
+    cleaned = tow("gc")
+    assert (cleaned.returncode, cleaned.stderr) == (0, "")
+    assert "nohost" not in cleaned.stdout
+    tow("engine", "stop")
+    assert tow("gc").returncode == 0
 
 
 def test_a_machine_called_like_a_slurm_is_told_and_hides_no_other(tow: Tow) -> None:

@@ -268,8 +268,9 @@ class Clusters:
         self.machines.forget(name)
 
     def give_up_unused(self, name: str) -> None:
-        """Forget a queue that nobody configured, that could not be reached and never had a job."""
-        made = is_ad_hoc_queue(name) and name in self._joined
+        """Forget one that nobody configured, that could not be reached and never had a job."""
+        made = name.startswith(AD_HOC) or is_ad_hoc_queue(name)
+        made = made and name in self._joined
         if made and not (self.store.active(name) or self.store.ended_count(0.0, cluster=name)):
             self.give_up(name)
 

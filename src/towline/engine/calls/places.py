@@ -206,10 +206,12 @@ class PlaceCalls:
         try:
             return await limits(self._parts, places, given, request, each)
         except HostError as error:
+            if not needs_person(error):
+                raise
             entries = await clusters.recognised(given, places.config)
             drivers = [clusters.driver_of(entry) for entry in entries]
             login = next((found for d in drivers if (found := login_of(d)) is not None), None)
-            if login is None or not needs_person(error):
+            if login is None:
                 raise
             raise LoginWanted(error, login) from None
 

@@ -32,7 +32,12 @@ async def limits(
     cluster = await parts.clusters.ad_hoc(given, config)
     entries = await parts.clusters.recognised(given, config)
     names = [parts.clusters.driver_of(entry).name for entry in entries]
-    errors = await _meet(parts, names)
+    try:
+        errors = await _meet(parts, names)
+    except HostError as error:
+        if not needs_person(error):
+            parts.clusters.give_up_unused(cluster)
+        raise
     # What the machines said is among the facts that this waits for.
     await parts.engine.tell(StopAsked(()))
     hosts, name_of = parts.engine.core.scheduler.machines.hosts, parts.fleet.counts_as
