@@ -17,8 +17,8 @@ from ..home import Home
 from ..loop import Loop
 from ..records import record
 from ..records.status import Seen, look
+from .known_job import KnownJob
 from .orphans import Orphans
-from .registry import KnownJob
 from .supervisors import note
 
 TYPE_CHECKING = False

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..loop import Loop
     from ..records.status import Seen
     from ..typed import Ending, Message, Reaped, Spec, Timer
-    from .registry import KnownJob
+    from .known_job import KnownJob
 
 LOCK_EVERY_S = 0.5
 PID_EVERY_S = 1.0

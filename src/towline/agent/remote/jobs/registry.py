@@ -11,6 +11,7 @@ from ..records.status import look
 from ..refusal import Refusal
 from ..run.spec import checked_spec, exec_spec, packed
 from .collecting import Collecting
+from .known_job import KnownJob
 from .orphans import Orphans
 from .series import SeriesTable
 from .supervisors import Supervisors
@@ -24,46 +25,8 @@ if TYPE_CHECKING:
     from ..loop import Loop
     from ..records.status import Seen
     from ..typed import Ending, Message, Reaped, Told
-    from .supervisors import SupervisorHandle
 
 MOST_TRIES = 20
-
-
-class KnownJob:
-    """One job that has not ended, as far as this agent knows."""
-
-    __slots__ = (
-        "held", "host", "key", "pid", "raw", "released", "series", "started", "stopping", "tries",
-        "trouble", "worker",
-    )  # fmt: skip
-
-    def __init__(self, key: str, raw: bytes = b"", series: str = "") -> None:
-        self.key = key
-        self.raw = raw
-        self.series = series
-        self.worker: "SupervisorHandle | None" = None
-        self.held = False
-        #: The machine that it is on, if it is not this one.
-        self.host = ""
-        #: Told to go before it was ready to.
-        self.released = False
-        self.pid = 0
-        self.tries = 0
-        #: What its supervisor failed by, if it was not killed.
-        self.trouble = ""
-        #: The grace that a stop was asked with, once it was.
-        self.stopping: "tuple[float | None] | None" = None
-        self.started = 0.0
-
-    def state(self) -> "Message":
-        if self.host:
-            return {"state": "elsewhere", "host": self.host}
-        if self.held:
-            return {"state": "held"}
-        state: "dict[str, Any]" = {"state": "running"}
-        if self.started:
-            state["started"] = self.started
-        return state
 
 
 class Jobs:
@@ -82,9 +45,8 @@ class Jobs:
         self.ended: "list[list[Any]]" = []
         self.supervisors = Supervisors(loop, home, self.heard, self.supervisor_died)
         self.collecting = Collecting(loop, home, self.supervisors, login)
-        self.orphans = Orphans(
-            loop, home, self.has_started, self.has_ended, self.collecting.see_to, self.supervised
-        )
+        see_to, supervised = self.collecting.see_to, self.supervisors.supervised
+        self.orphans = Orphans(loop, home, self.has_started, self.has_ended, see_to, supervised)
         self.trash = Trash(loop, home)
         self.dispatching = False
         #: Told when a job was refused for another's claim.
@@ -272,16 +234,11 @@ class Jobs:
         self.supervisors.children_ended(ended)
         self.orphans.children_ended(ended)
 
-    def supervised(self) -> "dict[int, str]":
-        """Supervisors of ours -> their jobs, or ""."""
-        workers = self.supervisors.workers.values()
-        return {worker.pid: worker.job.key if worker.job else "" for worker in workers}
-
     def left_to_us(self) -> "list[Message]":
         """What there is to know of the jobs whose end nobody but us can see, or could see should
         their supervisor be killed."""
-        workers = [(job.key, job.worker.pid) for job in self.jobs.values() if job.worker]
-        supervised = [{"key": key, "supervisor": pid} for key, pid in workers]
+        working = self.supervisors.supervised().items()
+        supervised = [{"key": key, "supervisor": pid} for pid, key in working if key]
         return self.orphans.left_to_us() + supervised
 
     # The other operations

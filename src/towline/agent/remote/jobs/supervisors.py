@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..home import Home
     from ..loop import Loop
     from ..typed import Message, Reaped, Timer
-    from .registry import KnownJob
+    from .known_job import KnownJob
 
 #: Forks per turn of the loop, so that a thousand starts do not make the agent deaf.
 FORKS_PER_TURN = 4
@@ -151,6 +151,11 @@ class Supervisors:
         self.loop.unwatch(worker.fd)
         worker.sock.close()
         self.workers.pop(worker.pid, None)
+
+    def supervised(self) -> "dict[int, str]":
+        """Those of ours -> their jobs, or ""."""
+        workers = self.workers.values()
+        return {worker.pid: worker.job.key if worker.job else "" for worker in workers}
 
     def children_ended(self, ended: "Reaped") -> None:
         for pid in ended:
