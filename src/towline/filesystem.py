@@ -38,9 +38,9 @@ class TowFileSystem(AbstractFileSystem):
     # What an instance would share is TOWLINE_HOME, which may be another one the next time.
     cachable = False
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, session: Session | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self._session = Session()
+        self._session = session or Session()
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """The entries of a folder, or a file alone; at the very top, all jobs."""

@@ -162,19 +162,17 @@ def test_missing_parts_are_named_with_what_to_install(tow: Tow, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("detach", [False, True])
-def test_why_libfuse_could_not_mount_is_told(
-    detach: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_libfuse_could_not_mount_is_told(detach: bool, tmp_path: Path) -> None:
     def refuse(*_: object) -> None:
         os.write(2, b"fuse: mount failed: Operation not permitted\n")
         raise RuntimeError(1)
 
-    monkeypatch.setattr("towline.cli.mounted.serve", refuse)
+    shown = mount.Shown("job", 1, refuse)
     folder = tmp_path / "new"
     folder.mkdir()
     with pytest.raises(TowlineError, match="Operation not permitted"):
         if detach:
-            mount._leave_behind(1, str(folder), made=True)
+            mount._leave_behind(shown, str(folder), made=True)
         else:
-            mount._show(1, str(folder), True, lambda: None)
+            mount._show(shown, str(folder), True, lambda: None)
     assert not folder.exists()

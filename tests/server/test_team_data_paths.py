@@ -119,6 +119,24 @@ def test_a_folder_is_deleted_whole_also_what_is_closed_in_it(tmp_path: Path) -> 
     played(tmp_path, scenario)
 
 
+def test_what_is_moved_stays_in_its_domain(tmp_path: Path) -> None:
+    async def scenario(house: DataHouse) -> None:
+        await house.put("ann", "home", "a/x", b"x")
+        await house.put("ann", "home", "y", b"before")
+        (house.root / "home" / "ann" / "away").symlink_to(tmp_path)
+        for to in ("../ben/x", "away/x", "a/x/z", "", ".towline/x", "none/x"):
+            status, _ = await house.do("ann", "POST", "home/move", path="a/x", to=to)
+            assert status in (400, 404), to
+        assert refused(await house.do("ann", "POST", "home/move", path="a", to="a/b"))[0] == 400
+        assert (await house.do("ann", "POST", "home/move", path="a/x", to="y"))[0] == 200
+        assert await house.names("ann", "home") == ["dir a", "link away", "file y"]
+        assert (await house.do("ann", "GET", "home/file", path="y"))[1] == b"x"
+        answer = await house.do("ben", "POST", "user:ann/move", path="y", to="z")
+        assert refused(answer) == (403, "forbidden")
+
+    played(tmp_path, scenario)
+
+
 def test_a_long_folder_is_told_page_by_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

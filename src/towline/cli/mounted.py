@@ -11,6 +11,7 @@ from typing import Any
 from fuse import FUSE, Operations
 
 from towline.client.read_ahead import ReadAhead
+from towline.client.session import Session
 from towline.filesystem import TowFileSystem, told_as_os_error
 
 #: So long what a listing said of a file is good enough; the kernel keeps it for a second as well.
@@ -20,10 +21,10 @@ TOGETHER_S = 10.0
 SHOWN = {"file": stat.S_IFREG, "directory": stat.S_IFDIR}
 
 
-def serve(job: int, folder: str, ready: Callable[[], None]) -> None:
+def serve(job: int, folder: str, ready: Callable[[], None], session: Session | None = None) -> None:
     """Show the job's folder at `folder` until it is unmounted or a signal ends us."""
     FUSE(
-        JobFolder(job, ready),
+        JobFolder(job, ready, session),
         _as_bytes(folder),
         foreground=True,
         fsname=f"tow-{job}",
@@ -40,10 +41,10 @@ def serve(job: int, folder: str, ready: Callable[[], None]) -> None:
 class JobFolder(Operations):
     """Read-only: fusepy refuses by itself whatever is not defined here."""
 
-    def __init__(self, job: int, ready: Callable[[], None]) -> None:
+    def __init__(self, job: int, ready: Callable[[], None], session: Session | None = None) -> None:
         self._top = str(job)
         self._ready = ready
-        self._files = TowFileSystem()
+        self._files = TowFileSystem(session)
         self._fresh: dict[str, tuple[float, dict[str, Any]]] = {}
         #: Folders whose entries somebody asks for, and when they were last listed.
         self._listed: dict[str, float] = {}

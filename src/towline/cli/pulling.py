@@ -75,7 +75,7 @@ class Pull:
     def run(self, path: str, local: str | None) -> None:
         """Bring the file or folder `path` to `local`."""
         path, pattern = self._split(path)
-        base = (local or ".") if pattern else local_base(self.job, path, local)
+        base = (local or ".") if pattern else local_base(f"job-{self.job}", path, local)
         travel = Travel(f"pulling {printable(os.path.basename(path)) or 'all'}")
         coming: list[Coming] = []
         try:
@@ -245,11 +245,11 @@ def matches(name: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
-def local_base(job: int, path: str, local: str | None) -> str:
-    """Where a file or folder of the job goes, as `cp -r` would have it."""
+def local_base(all_of_it: str, path: str, local: str | None) -> str:
+    """Where a file or folder goes, as `cp -r` would have it; `all_of_it` has no name of its own."""
     name = os.path.basename(os.path.normpath(path)) if path else ""
     if name in ("", ".", "..", "/"):
-        name = f"job-{job}"
+        name = all_of_it
     if local is None:
         return name
     return os.path.join(local, name) if os.path.isdir(local) or local.endswith("/") else local

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from towline.cli.options import Parser
+    from towline.client.data import DataFolder
     from towline.client.session import Login, Trust
 
 
@@ -44,6 +45,19 @@ def server_of(cluster: str | None) -> str | None:
 
     name = cluster.partition("/")[0]
     return name if is_known(home_paths(), name) else None
+
+
+def domain_in(session: Session, typed: str) -> DataFolder | None:
+    """The domain of a team's data that is meant; None where it is a job."""
+    if typed not in ("home", "shared") and not typed.startswith(("group:", "user:")):
+        return None
+    from towline.client.remote import RemoteSession
+
+    if not isinstance(session, RemoteSession):
+        return None
+    from towline.client.data import DataFolder
+
+    return DataFolder(session, typed)
 
 
 def read_with_job(parser: Parser, args: list[str]) -> tuple[Namespace, Session, int]:

@@ -64,15 +64,16 @@ def connect(path: str) -> socket:
 
 
 class BodyFromDisk:
-    """A request body that is read from disk while it is sent."""
+    """A request body that is read from disk while it is sent: `size` bytes from `start` on."""
 
-    def __init__(self, source: BinaryIO, size: int) -> None:
+    def __init__(self, source: BinaryIO, size: int, start: int = 0) -> None:
         self.source = source
         self.size = size
+        self.start = start
 
     def send_over(self, connection: Connection) -> None:
         # The same request may be sent again, to a newer Engine.
-        self.source.seek(0)
+        self.source.seek(self.start)
         left = self.size
         while left:
             piece = self.source.read(min(PIECE, left))

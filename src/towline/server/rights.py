@@ -166,6 +166,7 @@ TEAM: dict[tuple[str, str], Right] = {
     ("POST", "/v1/data/{domain:str}/file"): Right.OWN,
     ("PUT", "/v1/data/{domain:str}/file"): Right.OWN,
     ("PUT", "/v1/data/{domain:str}/folder"): Right.OWN,
+    ("POST", "/v1/data/{domain:str}/move"): Right.OWN,
     ("DELETE", "/v1/data/{domain:str}/file"): Right.OWN,
     ("GET", "/v1/jobs/{job_id:int}/made"): Right.OWN,
     ("GET", "/v1/jobs/{job_id:int}/made/file"): Right.OWN,

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from towline.cli.pit.data.progress import bar
+from towline.cli.pit.data.quotas import quota_bytes
 from towline.cli.pit.failures import Failed, PitUsage
 from towline.cli.pit.running import requested
 from towline.cli.pit.typed.grammar import HelpWanted, PitCommand, Typed, read
-from towline.cli.pit.typed.names import entity, job_number, job_with_data, properties
+from towline.cli.pit.typed.names import entity, job_number, properties, with_data
 from towline.cli.pit.typed.table import COMMANDS, LATER, named
 
 HERE = Path(__file__).parent
@@ -142,11 +144,25 @@ def test_entities_and_properties() -> None:
         properties(["email"])
 
 
-@pytest.mark.parametrize("domain", ["home", "shared", "group:a", "user:a"])
-def test_data_that_has_no_place_yet_is_refused_with_what_works(domain: str) -> None:
-    with pytest.raises(Failed) as told:
-        job_with_data(domain)
-    assert "job:<number>" in told.value.said()
+def test_what_has_data_is_named_by_its_kind_or_a_jobs_number() -> None:
+    found = [with_data(one) for one in ("home", "shared", "group:a", "user:a", "job:7", "7")]
+    assert [(one.kind, one.name) for one in found] == [
+        *(("home", ""), ("shared", ""), ("group", "a"), ("user", "a"), ("job", "7"), ("job", "7")),
+    ]
+    for wrong in ("node:n0", "alias:a", "attic", "home:x", "group:A", "job:x"):
+        with pytest.raises(Failed):
+            with_data(wrong)
+
+
+def test_a_quota_is_a_size_or_none() -> None:
+    assert [quota_bytes(one) for one in ("10G", "1m", "none", "0")] == [10 << 30, 1 << 20, 0, 0]
+    with pytest.raises(Failed, match="is no size"):
+        quota_bytes("lots")
+
+
+def test_the_bar_of_a_transfer_is_the_ancestors() -> None:
+    assert bar("downloading", 45, 100, 20.0) == f"  downloading [{'=' * 18:<40}] 45% 20 B/s 2.8s"
+    assert bar("uploading", 0, 0, 0.0).startswith(f"  uploading [{'=' * 40}] 100%")
 
 
 def test_requests_are_the_ancestors_and_may_name_cpus(

@@ -7,10 +7,11 @@ import time
 
 from towline.cli.options import Parser
 from towline.cli.patience import patience
-from towline.cli.session import read_with_job
+from towline.cli.session import domain_in, open_session
 from towline.cli.terminal import note, paint, printable, say, say_json
 from towline.cli.terminal.table import show_table
 from towline.cli.terminal.wording import size
+from towline.client.names import job_number
 from towline.client.transport import with_query
 
 TYPE_CHECKING = False
@@ -21,12 +22,18 @@ MARKS = {"folder": "/", "dir": "/", "d": "/", "link": "@", "l": "@"}
 EXAMPLES = """
 tow ls 12
 tow ls 12 checkpoints -l
+tow @team ls home
+tow @team ls group:staff sets -l
 """
 
 
 def parser() -> Parser:
     parser = Parser(
-        "ls", "[options] JOB [PATH]", "List the files of a job, in the folder it runs in.", EXAMPLES
+        "ls",
+        "[options] JOB [PATH]",
+        "List the files of a job, in the folder it runs in. On a team's server also of its data:\n"
+        "home, shared, group:NAME or user:NAME in the place of JOB.",
+        EXAMPLES,
     )
     parser.add_job()
     parser.add_argument("path", nargs="?", default="", metavar="PATH", help="a folder or file")
@@ -36,9 +43,16 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, session, job = read_with_job(parser(), args)
-    with patience(session, job):
-        answer = session.call("GET", with_query(f"/v1/jobs/{job}/files", path=options.path))
+    options = parser().read(args)
+    session = open_session()
+    if (data := domain_in(session, options.job)) is not None:
+        from towline.cli.data.moving import listed
+
+        answer = listed(data, options.path)
+    else:
+        job = job_number(session, options.job)
+        with patience(session, job):
+            answer = session.call("GET", with_query(f"/v1/jobs/{job}/files", path=options.path))
     if options.json:
         say_json(answer)
         return 0

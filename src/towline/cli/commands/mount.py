@@ -6,7 +6,7 @@ import os
 
 from towline.cli.cwd import whole_path
 from towline.cli.options import Parser
-from towline.cli.session import open_session
+from towline.cli.session import domain_in, open_session
 from towline.cli.terminal import say, say_json
 from towline.client.names import job_number
 from towline.client.transport import with_query
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+    from towline.client.session import Session
+
 DEVICE = "/dev/fuse"
 INSTALL = "Debian, Ubuntu: sudo apt install libfuse2 fuse3; Fedora: sudo dnf install fuse fuse-libs"
 READY = b"ready"
@@ -24,6 +26,7 @@ EXAMPLES = """
 tow mount 12
 tow mount last /tmp/run
 tow mount -d 12
+tow @team mount home
 """
 
 
@@ -32,7 +35,8 @@ def parser() -> Parser:
         "mount",
         "[options] JOB [FOLDER]",
         "Show the folder of a job as a folder here, also while it runs, until Ctrl-C. Nothing in\n"
-        "it can be changed from here, and of a file only what is read travels.",
+        "it can be changed from here, and of a file only what is read travels. The data of a team\n"
+        "(tow @team mount home) can be changed, where you may: a file is sent when it is closed.",
         EXAMPLES,
     )
     parser.add_job()
@@ -48,26 +52,59 @@ def main(args: list[str]) -> int:
     options = parser().read(args)
     check_fuse("tow mount")
     session = open_session()
-    job = job_number(session, options.job)
-    # Says what is wrong with the job while there is somebody to read it.
-    session.call("GET", with_query(f"/v1/jobs/{job}/stat", path=""))
-    named = options.folder or f"job-{job}"
+    shown = _shown(session, options.job)
+    named = options.folder or shown.folder
     folder = whole_path(named)
     made = _prepare(folder)
 
     def tell() -> None:
         if options.json:
-            say_json({"job": job, "folder": folder})
+            say_json({shown.kind: shown.name, "folder": folder})
         else:
             until = "" if options.detach else "Ctrl-C, or "
-            say(f"job {job} is shown in {named} until {until}fusermount -u {_quoted(named)}")
+            say(f"{shown.title} is shown in {named} until {until}fusermount -u {_quoted(named)}")
 
     if options.detach:
-        _leave_behind(job, folder, made)
+        _leave_behind(shown, folder, made)
         tell()
     else:
-        _show(job, folder, made, tell)
+        _show(shown, folder, made, tell)
     return 0
+
+
+class Shown:
+    """What is mounted: its kind and name for programs, its title and folder for people."""
+
+    def __init__(
+        self, kind: str, name: int | str, serve: Callable[[str, Callable[[], None]], None]
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.serve = serve
+        self.title = f"job {name}" if kind == "job" else f"{name}"
+        self.folder = f"job-{name}" if kind == "job" else f"{name}".replace(":", "-")
+
+
+def _shown(session: Session, typed: str) -> Shown:
+    """What is meant; whatever is wrong with it is said while there is somebody to read it."""
+    if (data := domain_in(session, typed)) is not None:
+        data.stat("")
+
+        def serve_data(folder: str, ready: Callable[[], None]) -> None:
+            from towline.cli.data.mounted import serve_domain
+
+            serve_domain(data, folder, ready, writable=data.domain != "shared")
+
+        return Shown("domain", data.domain, serve_data)
+    job = job_number(session, typed)
+    session.call("GET", with_query(f"/v1/jobs/{job}/stat", path=""))
+
+    def serve_job(folder: str, ready: Callable[[], None]) -> None:
+        from towline.cli.mounted import serve
+
+        serve(job, folder, ready, session)
+
+    return Shown("job", job, serve_job)
 
 
 def check_fuse(program: str) -> None:
@@ -109,18 +146,16 @@ def _prepare(folder: str) -> bool:
     return False
 
 
-def _show(job: int, folder: str, made: bool, ready: Callable[[], None]) -> None:
+def _show(shown: Shown, folder: str, made: bool, ready: Callable[[], None]) -> None:
     """Serve the folder until it is unmounted."""
     from tempfile import TemporaryFile
-
-    from towline.cli.mounted import serve
 
     before = os.dup(2)
     # libfuse and fusermount write to stderr, also when all is well; it counts only when it is not.
     with TemporaryFile() as said:
         os.dup2(said.fileno(), 2)
         try:
-            serve(job, folder, ready)
+            shown.serve(folder, ready)
         except RuntimeError:
             said.seek(0)
             reason = said.read().decode("utf-8", "replace").strip() or "libfuse does not say why"
@@ -132,11 +167,11 @@ def _show(job: int, folder: str, made: bool, ready: Callable[[], None]) -> None:
                 _remove(folder)
 
 
-def _leave_behind(job: int, folder: str, made: bool) -> None:
+def _leave_behind(shown: Shown, folder: str, made: bool) -> None:
     """Serve the folder in a process of its own; returns once it is mounted."""
     reading, writing = os.pipe()
     if not os.fork():
-        _serve_apart(job, folder, made, writing)
+        _serve_apart(shown, folder, made, writing)
     os.close(writing)
     with open(reading, "rb") as pipe:
         said = pipe.read()
@@ -144,7 +179,7 @@ def _leave_behind(job: int, folder: str, made: bool) -> None:
         raise TowlineError(f"cannot mount {folder}", said.decode("utf-8", "replace"))
 
 
-def _serve_apart(job: int, folder: str, made: bool, pipe: int) -> NoReturn:
+def _serve_apart(shown: Shown, folder: str, made: bool, pipe: int) -> NoReturn:
     """What the process that stays behind does; tells over `pipe` how it went."""
 
     def ready() -> None:
@@ -153,7 +188,7 @@ def _serve_apart(job: int, folder: str, made: bool, pipe: int) -> NoReturn:
 
     try:
         _cut_loose()
-        _show(job, folder, made, ready)
+        _show(shown, folder, made, ready)
     except TowlineError as error:
         os.write(pipe, error.hint.encode())
     finally:

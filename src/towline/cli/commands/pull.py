@@ -5,16 +5,22 @@ from __future__ import annotations
 from towline.cli.options import Parser
 from towline.cli.patience import patience
 from towline.cli.pulling import Pull
-from towline.cli.session import read_with_job
+from towline.cli.session import domain_in, open_session
 from towline.cli.terminal import say, say_json
 from towline.cli.terminal.wording import count, size
+from towline.client.names import job_number
 from towline.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from towline.cli.data.moving import DataPull
 
 EXAMPLES = """
 tow pull 12 result.csv
 tow pull 12 checkpoints results/
 tow pull 12 'logs/*.csv'
 tow pull last .
+tow @team pull group:staff sets/images
 """
 MOST_NAMED = 5
 
@@ -38,10 +44,19 @@ def parser() -> Parser:
 
 
 def main(args: list[str]) -> int:
-    options, session, job = read_with_job(parser(), args)
-    pull = Pull(session, job, force=options.force)
-    with patience(session, job):
+    options = parser().read(args)
+    session = open_session()
+    pull: Pull | DataPull
+    if (data := domain_in(session, options.job)) is not None:
+        from towline.cli.data.moving import DataPull
+
+        pull = DataPull(data, force=options.force)
         pull.run(options.path, options.local)
+    else:
+        job = job_number(session, options.job)
+        pull = Pull(session, job, force=options.force)
+        with patience(session, job):
+            pull.run(options.path, options.local)
     if options.json:
         same, other = pull.same, pull.in_the_way
         say_json({"brought": pull.brought, "same": same, "different": other, "bytes": pull.bytes})

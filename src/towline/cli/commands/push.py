@@ -8,7 +8,7 @@ import stat
 from towline.cli.cwd import whole_path
 from towline.cli.options import Parser
 from towline.cli.patience import patience
-from towline.cli.session import open_session
+from towline.cli.session import domain_in, open_session
 from towline.cli.terminal import note, say, say_json
 from towline.cli.terminal.travel import Travel
 from towline.cli.terminal.wording import count, size
@@ -18,12 +18,16 @@ from towline.errors import NotFound, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Iterator
     from typing import Any, BinaryIO
+
+    from towline.client.data import DataFolder
 
 EXAMPLES = """
 tow push 12 config.yaml
 tow push 12 data/ inputs
+tow @team push home images/ sets/images
 """
 
 
@@ -46,6 +50,8 @@ def main(args: list[str]) -> int:
     if not os.path.exists(options.local):
         raise NotFound(f"there is no file or folder {options.local} here")
     session = open_session()
+    if (data := domain_in(session, options.job)) is not None:
+        return _push_data(data, options)
     job = job_number(session, options.job)
     base = _target(options.local, options.path)
     sending = Push(list(_files(options.local, base)))
@@ -59,6 +65,18 @@ def main(args: list[str]) -> int:
         say_json({"sent": sent, "bytes": total})
     else:
         say(f"{count(len(sent), 'file')}, {size(total)} to job {job}")
+    return 0
+
+
+def _push_data(data: DataFolder, options: Namespace) -> int:
+    from towline.cli.data.moving import DataPush
+
+    push = DataPush(data)
+    push.run(options.local, options.path)
+    if options.json:
+        say_json({"sent": push.sent, "bytes": push.bytes})
+    else:
+        say(f"{count(len(push.sent), 'file')}, {size(push.bytes)} to {data.domain}")
     return 0
 
 

@@ -71,6 +71,12 @@ def change(typed: Typed) -> None:
             "Jobs do not change", "pit add-group and remove-group share them; pit stop ends one"
         )
     session = PitSession()
+    if "quota" in given and which.kind in ("user", "group"):
+        from towline.cli.pit.data.quotas import set_quota
+
+        set_quota(session, which, given.pop("quota"))
+        if not given:
+            return
     if which.kind == "user":
         body = _verified(_of_user(given))
     elif which.kind == "node":

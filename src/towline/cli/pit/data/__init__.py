@@ -1,1 +1,1 @@
-"""The directory of a job: listed, read, copied, mounted."""
+"""The directory of a job, and the data of a team: listed, read, copied, changed, mounted."""

@@ -1,4 +1,4 @@
-"""The directory of a job as the kernel sees it; read-only."""
+"""The directory of a job as the kernel sees it, read-only; and the child that serves a mount."""
 
 import errno
 import os
@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 
 from fuse import FUSE, FuseOSError, Operations
 
+from towline.cli.data.mounted import serve_domain
+from towline.cli.pit.data.domains import DomainTree
 from towline.cli.pit.data.tree import FILE, FOLDER, JobTree
 from towline.errors import NotFound, TowlineError
 
@@ -17,7 +19,7 @@ FRESH_S = 1.0
 SHOWN = {FILE: stat.S_IFREG, FOLDER: stat.S_IFDIR}
 
 
-def serve(tree: JobTree, folder: str, pipe: int) -> NoReturn:
+def serve(tree: JobTree | DomainTree, folder: str, pipe: int) -> NoReturn:
     """What the child does that answers the kernel; `pipe` hears when it does, or why not."""
     try:
         # Ctrl-C is for whoever waits: it unmounts, and then this ends.
@@ -26,20 +28,32 @@ def serve(tree: JobTree, folder: str, pipe: int) -> NoReturn:
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(nothing, fd)
-        FUSE(
-            PitFolder(tree, pipe),
-            folder,
-            foreground=True,
-            nothreads=True,
-            fsname=f"pit-{tree.number}",
-            ro=True,
-            nosuid=True,
-            nodev=True,
-        )
+        if isinstance(tree, DomainTree):
+            serve_domain(tree.data, folder, lambda: _tell(pipe), tree.writable)
+        else:
+            _serve_job(tree, folder, pipe)
     except Exception as error:
         os.write(pipe, f"{type(error).__name__}: {error}".encode())
     finally:
         os._exit(0)
+
+
+def _serve_job(tree: JobTree, folder: str, pipe: int) -> None:
+    FUSE(
+        PitFolder(tree, pipe),
+        folder,
+        foreground=True,
+        nothreads=True,
+        fsname=f"pit-{tree.number}",
+        ro=True,
+        nosuid=True,
+        nodev=True,
+    )
+
+
+def _tell(pipe: int) -> None:
+    os.write(pipe, b"ready")
+    os.close(pipe)
 
 
 class PitFolder(Operations):
@@ -51,8 +65,7 @@ class PitFolder(Operations):
         self._fresh: dict[str, tuple[float, dict[str, Any]]] = {}
 
     def init(self, _path: str) -> None:
-        os.write(self._pipe, b"ready")
-        os.close(self._pipe)
+        _tell(self._pipe)
 
     def getattr(self, path: str, _handle: int | None = None) -> dict[str, Any]:
         seen = self._fresh.get(path)

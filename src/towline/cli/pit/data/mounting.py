@@ -1,19 +1,21 @@
-"""`pit mount`: the directory of a job as a folder here, until Ctrl-C or the end of a shell."""
+"""`pit mount`: the directory of a job, or the data of a team, as a folder here, until Ctrl-C or the
+end of a shell."""
 
 from __future__ import annotations
 
 import os
 
-from towline.cli.pit.data.tree import JobTree
+from towline.cli.pit.data.domains import tree_of
 from towline.cli.pit.failures import Failed
-from towline.cli.pit.session import PitSession
-from towline.cli.pit.typed.names import job_with_data
+from towline.cli.pit.typed.names import with_data
 from towline.cli.terminal import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from towline.cli.pit.data.domains import DomainTree
+    from towline.cli.pit.data.tree import JobTree
     from towline.cli.pit.typed.grammar import Typed
 
 
@@ -22,11 +24,13 @@ def mount(typed: Typed) -> None:
 
     from towline.cli.commands.mount import check_fuse
 
-    number = job_with_data(typed.words[0])
+    with_data(typed.words[0])
     check_fuse("pit mount")
-    tree = JobTree(PitSession(), number)
+    tree = tree_of(typed.words[0])
+    # Whoever may not look there hears of it before anything is mounted.
+    tree.stat("")
     given = typed.word(1)
-    folder = os.path.abspath(given) if given else mkdtemp(prefix=f"pit-{number}-")
+    folder = os.path.abspath(given) if given else mkdtemp(prefix=f"pit-{tree.name}-")
     if not os.path.isdir(folder) or os.listdir(folder):
         raise Failed(f"{given} is no empty directory", f"make one: mkdir {given}")
     try:
@@ -36,7 +40,7 @@ def mount(typed: Typed) -> None:
             os.rmdir(folder)
 
 
-def _show(tree: JobTree, folder: str, stay: Callable[[], None]) -> None:
+def _show(tree: JobTree | DomainTree, folder: str, stay: Callable[[], None]) -> None:
     """Serve the folder in a child, for as long as somebody stays there."""
     from towline.cli.pit.data.mounted import serve
 

@@ -1,13 +1,14 @@
-"""`pit ls`, `cp`, `download`: what is in the directory of a job."""
+"""`pit ls`, `cp`, `download`: what is in the directory of a job, or in the data of a team."""
 
 from __future__ import annotations
 
 import os
 
+from towline.cli.pit.data.domains import tree_of
 from towline.cli.pit.data.tree import FILE, FOLDER, JobTree, split
 from towline.cli.pit.failures import Failed, PitUsage
 from towline.cli.pit.session import PitSession
-from towline.cli.pit.typed.names import job_number, job_with_data
+from towline.cli.pit.typed.names import job_number, with_data
 from towline.cli.terminal import say
 
 TYPE_CHECKING = False
@@ -23,7 +24,7 @@ ONLY_FILES = "At the moment only file copying is supported."
 def ls(typed: Typed) -> None:
     from towline.cli.pit.shapes import listing
 
-    tree = JobTree(PitSession(), job_with_data(typed.words[0]))
+    tree = tree_of(typed.words[0])
     path = typed.word(1) or ""
     found = tree.stat(path)
     entries = tree.entries(path) if found["kind"] == FOLDER else []
@@ -33,12 +34,15 @@ def ls(typed: Typed) -> None:
 
 
 def cp(typed: Typed) -> None:
-    number, source, target = job_with_data(typed.words[0]), typed.words[1], typed.words[2]
+    from towline.cli.pit.data.copying import bring_whole
+
+    which, source, target = typed.words
+    with_data(which)
     target = target_file(source, target)
-    tree = JobTree(PitSession(), number)
+    tree = tree_of(which)
     if tree.stat(source)["kind"] != FILE:
         raise Failed(ONLY_FILES)
-    write_whole(target, tree.read(source))
+    bring_whole(tree, source, target)
 
 
 def target_file(source: str, target: str) -> str:

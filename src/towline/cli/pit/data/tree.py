@@ -29,6 +29,10 @@ class JobTree:
         self._job = session.call("GET", f"/v1/jobs/{number}")
 
     @property
+    def name(self) -> str:
+        return str(self.number)
+
+    @property
     def processes(self) -> int:
         return max(1, len(self._job["processes"]))
 

@@ -66,15 +66,11 @@ def job_number(typed: str) -> int:
     return int(number)
 
 
-def job_with_data(typed: str) -> int:
-    """The job whose data is meant; other data has no place yet, and that is said."""
-    kind = typed.partition(":")[0]
-    if kind in DATA:
-        raise Failed(
-            f'The data of "{typed}" cannot be reached here yet',
-            "that of jobs can: job:<number>, or the number alone",
-        )
-    return job_number(typed)
+def with_data(typed: str) -> Entity:
+    """What has data: home, shared, a group, a user, or a job, also by its number alone."""
+    if typed.isdecimal():
+        return Entity("job", typed)
+    return entity(typed, (*DATA, "job"))
 
 
 def properties(words: Sequence[str]) -> dict[str, str]:

@@ -26,9 +26,9 @@ will get allocated.
 default value."""
 _ABOUT_PROPERTIES = """\
   "entity" is user:<name>, node:<name>, alias:<name> or group:<name>.
-  Properties of users: fullname, email, password, autoshare, admin.
+  Properties of users: fullname, email, password, autoshare, admin; quota of their data (10G).
   Properties of nodes: endpoint (ssh://account@host), isolation, state (drain, online).
-  Property of aliases: name (the exact name of the resource). Property of groups: title.
+  Property of aliases: name (the exact name of the resource). Properties of groups: title, quota.
   What is needed and not given is asked for."""
 _ABOUT_ENTITIES = """\
   "entity" is me, user:<name>, node:<name>, group:<name>, alias:<name> or job:<number>;
@@ -38,6 +38,8 @@ for anything."""
 _ABOUT_GROUPS = """\
   "entity" is user:<name>, job:<number>, node:<name> (all its resources) or node:<name>:<index> \
 (one of them)."""
+_ABOUT_DATA = """\
+  Besides jobs these have data: home (your own), shared (read-only), group:<name>, user:<name>."""
 _WORKER = Option("-w, --worker <index>", "which of the job's processes is meant (default: 0)")
 _FORCE = Option("-f, --force", "replaces what is there")
 _GO_ON = Option("-c, --continue", "goes on with what is there in part")
@@ -165,14 +167,19 @@ COMMANDS = [
         "<jobNumber> [path]",
         "lists contents within a job directory",
         "data.reading.ls",
-        more=_examples("ls 190", "ls 190 keep"),
+        more=_examples("ls 190", "ls 190 keep", "ls home", "ls shared sets", notes=_ABOUT_DATA),
     ),
     PitCommand(
         "cp",
         "<jobNumber> <jobPath> <fsPath>",
         "copies contents within from job directory to local file system",
         "data.reading.cp",
-        more=_examples("cp 190 keep/model.pt .", "cp 190 pit.log first-light.log"),
+        more=_examples(
+            "cp 190 keep/model.pt .",
+            "cp 190 pit.log first-light.log",
+            "cp shared sets/words.txt .",
+            notes=_ABOUT_DATA,
+        ),
     ),
     PitCommand(
         "mount",
@@ -180,7 +187,9 @@ COMMANDS = [
         "mounts the data directory of an entity to a local mountpoint",
         "data.mounting.mount",
         options=[Option("--shell", "starts a shell there, and unmounts when that ends")],
-        more=_examples("mount job:190 first-light", "mount --shell 190"),
+        more=_examples(
+            "mount job:190 first-light", "mount --shell 190", "mount home", notes=_ABOUT_DATA
+        ),
     ),
     PitCommand("status", "", "prints a job status report", "status.status", options=()),
 ]
@@ -209,7 +218,12 @@ LATER = [
         "copies a file of an entity to here, or to standard output",
         "data.copying.pull",
         options=[_FORCE, _GO_ON],
-        more=_examples("pull 190 keep/model.pt model.pt", "pull job:190 keep/loss.csv | tail"),
+        more=_examples(
+            "pull 190 keep/model.pt model.pt",
+            "pull job:190 keep/loss.csv | tail",
+            "pull group:staff sets/words.txt .",
+            notes=_ABOUT_DATA,
+        ),
     ),
     PitCommand(
         "push",
@@ -217,14 +231,33 @@ LATER = [
         "copies a file, or standard input, to an entity",
         "data.copying.push",
         options=[_FORCE, _GO_ON],
+        more=_examples(
+            "push home sets/words.txt words.txt",
+            "push group:staff sets/ words.txt",
+            "push home notes.txt < notes.txt",
+            notes=_ABOUT_DATA,
+        ),
     ),
-    PitCommand("cat", "<entity> <path>", "prints a file of an entity", "data.copying.cat"),
-    PitCommand("mkdir", "<entity> <path>", "makes a directory of an entity", "data.copying.mkdir"),
+    PitCommand(
+        "cat",
+        "<entity> <path>",
+        "prints a file of an entity",
+        "data.copying.cat",
+        more=_examples("cat 190 pit.log", "cat home notes.txt", notes=_ABOUT_DATA),
+    ),
+    PitCommand(
+        "mkdir",
+        "<entity> <path>",
+        "makes a directory of an entity",
+        "data.copying.mkdir",
+        more=_examples("mkdir home sets/2026", notes=_ABOUT_DATA),
+    ),
     PitCommand(
         "delete",
         "<entity> <path>",
         "deletes a file or directory of an entity",
         "data.copying.delete",
+        more=_examples("delete home sets/2025", notes=_ABOUT_DATA),
     ),
     PitCommand("passwd", "[username]", "changes a password", "accounts.passwd"),
     PitCommand(

@@ -32,6 +32,10 @@ class DataFolderQuery(DataPath):
     after: str = ""
 
 
+class DataMove(DataPath):
+    to: str = ""
+
+
 class DataStatQuery(DataPath):
     #: Also the hash of the content.
     hash: bool = False
@@ -152,6 +156,15 @@ async def make_data_folder(call: Call, domain: str, query: DataPath) -> Nothing:
     return {}
 
 
+@post("/v1/data/{domain:str}/move")
+async def move_data(call: Call, domain: str, query: DataMove) -> Nothing:
+    """Give a file or a folder another name in its domain; a file of that name is replaced."""
+    at = _at(call, domain, query.path, DataAccess.WRITE)
+    to = _at(call, domain, query.to, DataAccess.WRITE)
+    await asyncio.to_thread(call.team.data.files.move, at, to)
+    return {}
+
+
 @delete("/v1/data/{domain:str}/file")
 async def delete_data(call: Call, domain: str, query: DataPath) -> Nothing:
     """Delete a file, or a folder with all that is in it."""
@@ -168,5 +181,6 @@ ENDPOINTS: list[Endpoint] = [
     begin_file,
     take_pieces,
     make_data_folder,
+    move_data,
     delete_data,
 ]

@@ -155,6 +155,11 @@ class DataFiles:
         with told(at.path):
             tree.make_folder(at.top.folder, at.names)
 
+    def move(self, at: DataPlace, to: DataPlace) -> None:
+        """Within one domain."""
+        with told(at.path):
+            self._use.changed(at.top.domain, -tree.move(at.top.folder, at.names, to.names))
+
     def delete(self, at: DataPlace) -> None:
         with told(at.path):
             self._use.changed(at.top.domain, -tree.delete(at.top.folder, at.names))

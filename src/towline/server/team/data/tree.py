@@ -90,6 +90,20 @@ def make_folder(top: str, names: list[str]) -> None:
         pass
 
 
+def move(top: str, names: list[str], to: list[str]) -> int:
+    """Give something another name; how many bytes were there under that name before."""
+    if not names or not to:
+        raise UsageError("the top of a domain cannot be moved")
+    if to[: len(names)] == names and len(to) > len(names):
+        raise UsageError("a folder cannot be moved into itself")
+    with open_folder(top, names[:-1]) as above, open_folder(top, to[:-1]) as below:
+        before = size_of(below, to[-1]) if to != names else 0
+        os.rename(names[-1], to[-1], src_dir_fd=above, dst_dir_fd=below)
+        os.fsync(below)
+        os.fsync(above)
+    return before
+
+
 def delete(top: str, names: list[str]) -> int:
     """Delete a file, or a folder with all that is in it; how many bytes that were.
 

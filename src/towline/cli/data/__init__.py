@@ -1,0 +1,1 @@
+"""The data of a team in a terminal: domains in the place of jobs."""
