@@ -13,6 +13,7 @@ from towline.cli.compat.gridengine.listing import (
     Entries,
     Entry,
     folded,
+    hard_resources,
     task_numbers,
     task_text,
 )
@@ -60,6 +61,7 @@ def test_wrong_options_are_refused_in_its_words(words: list[str], said: str, cod
         (lambda: Tasks("1-100000"), "more than 75000 tasks"),
         (lambda: check_name("1abc"), '"1abc" is not a valid object name (cannot start with a'),
         (lambda: check_name("none"), 'Keyword ("NONE") not allowed as objectname'),
+        (lambda: check_name("a b"), '"a b" is not a valid object name (a blank, a quote or not'),
         (lambda: resources("nosuchres=1"), 'unknown resource "nosuchres"'),
         (lambda: resources("h_rt=abc"), 'attribute "h_rt" is not a time value'),
         (lambda: resources("h_vmem=1X"), 'attribute "h_vmem" is not a memory value'),
@@ -117,7 +119,7 @@ def test_who_has_no_sendmail_is_told_that_nobody_is_written_to(
 def test_resources_are_time_memory_and_gpus() -> None:
     found = resources("h_rt=1:00:30,h_vmem=4G,gpu=2,arch=lx-amd64")
     assert found == {"time": "3630s", "mem": "4G", "gpus": "2"}
-    assert resources("h_rt=90") == {"time": "90s"}
+    assert resources("h_rt=90,gpu=0") == {"time": "90s"}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,9 @@ def test_hosts_that_do_not_answer_have_dashes_and_patterns_choose(tow: Tow, stub
 
     tree = ElementTree.fromstring(tow("qhost", "-xml").stdout)
     assert [host.get("name") for host in tree.iter("host")] == ["global", "gpu1", "gpu2"]
-    assert tow("qhost", "-zzz").returncode == 1
+    for words in (("-zzz",), ("-h", "gpu3"), ("-h",)):
+        wrong = tow("qhost", *words)
+        assert (wrong.returncode, wrong.stdout) == (1, "") and "\nerror: " in wrong.stderr
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,33 @@ def test_states_are_grid_engines_letters(state: str, more: dict[str, Any], lette
     entry = Entry(job(12, state, machines=[], **more))
     assert entry.state == letters
     assert entry.is_kept_back == (letters == "hqw" or "begin" in more)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "options", "environment", "slots", "asked"),
+    [
+        ("[]", None, "", 1, []),
+        ("[cpus=3,mem=1.5G]", None, "smp", 3, ["h_vmem=1.5G"]),
+        ("4:[cpus=2,gpu],[]", None, "smp", 9, ["gpu=1"]),
+        ("[2:gpu]", ["-q", "cpu", "-pe", "mpi", "2-4"], "mpi", 2, ["gpu=2"]),
+        ("[mem=1G]", ["-p", "-5", "-l", "h_vmem=1G,h_rt=9"], "", 1, ["h_vmem=1G", "h_rt=9"]),
+    ],
+)
+def test_slots_and_resources_are_those_that_were_asked_for(
+    request_text: str, options: list[str] | None, environment: str, slots: int, asked: list[str]
+) -> None:
+    queue = {"kind": "gridengine", "options": [options]} if options else None
+    entry = Entry(job(12, "queued", request=request_text, queue=queue))
+    assert (entry.environment, entry.slots) == (environment, slots)
+    assert hard_resources(entry, note="") == asked
+    limited = [one for one in asked if not one.startswith("h_rt=")] + ["h_rt=7"]
+    assert sorted(hard_resources(entry, "", 7.0)) == sorted(limited)
+
+
+def test_a_job_that_was_taken_back_waits_since_then() -> None:
+    queue = {"kind": "gridengine", "reason": "Rq", "requeued_at": 50.0}
+    assert Entry(job(12, "queued", submitted=1.0, started=None, queue=queue)).at == 50.0
+    assert Entry(job(12, "running", submitted=1.0, started=60.0, queue=queue)).at == 60.0
 
 
 def array(state: str, lines: dict[int, str]) -> list[Entry]:

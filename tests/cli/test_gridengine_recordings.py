@@ -49,6 +49,7 @@ def recorded_xml() -> list[tuple[Entry, str]]:
             int(told["slots"]),
         )
         entry.priority = float(told["JAT_prio"])
+        entry.environment = "smp" if entry.slots > 1 else ""
         found.append((entry, told.get("tasks", "")))
     return found
 
@@ -65,8 +66,7 @@ def test_what_was_asked_for_is_told_as_grid_engine_tells_it() -> None:
     for entry, _ in lines:
         words = [word for text in asked.get(entry.number, []) for word in ("-l", text)]
         entry.view["queue"] = {"kind": "gridengine", "options": [words]}
-        waits = [{"batch": "", "job": 104, "when": "any"}] if entry.number == 106 else []
-        entry.view["waits_for"] = waits
+        entry.awaited = [104] if entry.number == 106 else []
     recorded = recorded.replace("Soft Resources:   mem_free=1G", "Soft Resources:   ")
     recorded = recorded.replace("       Predecessor Jobs (request): arr\n", "")
     assert table(lines, requests=True) == recorded

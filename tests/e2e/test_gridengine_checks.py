@@ -1,11 +1,12 @@
 """What Grid Engine's users know to go wrong, or are used to, on a real one."""
 
+import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from e2e.grid_jobs import configure, gated, shell
+from e2e.grid_jobs import close_all, configure, gated, shell
 from e2e.jobs import ended, show, submit, wait_for
 from testbed import disk
 from testbed.gridengine import QUEUE, GridEngine
@@ -87,6 +88,51 @@ def test_a_script_runs_by_its_first_line_with_its_words_and_what_is_beside_it(
     assert printed(tow, "whole.o2")[0].endswith("beside '1' 'b' None"), "-V wins over -v"
 
 
+def test_a_job_is_on_the_host_that_was_named_and_knows_what_it_was_given(
+    tow: Tow, gridengine: GridEngine
+) -> None:
+    configure(tow)
+    script = "hostname; echo $QUEUE $NSLOTS $NHOSTS $PE $RESTARTED; "
+    script += "until [ -e ~/go ]; do sleep 0.1; done"
+    words = ("-cwd", "-j", "y", "-b", "y", "-terse", "-N")
+    tow(
+        "qsub",
+        "-q",
+        "msc@h3",
+        "-pe",
+        "smp",
+        "2-3",
+        "-l",
+        "h_rt=99,h_vmem=1G",
+        *words,
+        "one",
+        script,
+    )
+    tow("clusters", "default", "msc")
+    tow("qsub", "-q", "cpu@h2", "-l", "gpu=1", *words, "two", script)
+    after = ("-hold_jid", "one", "-t", "1-2", *words, "end", "true")
+    tow("qsub", *after)
+    assert printed(tow, "one.o1", 2) == ["h3", "cpu 3 1 smp 0"]
+    assert printed(tow, "two.o2", 2) == ["h2", "cpu 1 1 0"]
+    table = tow("qstat", "-r").stdout
+    lines = [line.split() for line in table.splitlines() if line[:7].strip().isdigit()]
+    assert [(line[4], line[-2:]) for line in lines[:2]] == [
+        ("r", ["cpu@h3", "2"]),
+        ("r", ["cpu@h2", "1"]),
+    ]
+    assert "Requested PE:     smp 2\n" in table and "Predecessor Jobs: 1\n" in table
+    assert "hard resource_list:         h_vmem=1G,h_rt=99\n" in tow("qstat", "-j", "one").stdout
+    (taken,) = (one for one in tow.json("machines", "-c", "msc")["machines"] if one["gpus"])
+    assert [(gpu["count"], gpu["free"]) for gpu in taken["gpus"]] == [(2, 1)]
+    assert [line.split()[1] for line in tow("qhost", "-h", "h*").stdout.splitlines()[3:]] == [
+        "lx-amd64"
+    ] * 2
+    shell(gridengine, "touch go")
+    assert ended(tow, 4, timeout=SLOW_S)["state"] == "done"
+    accounts = tow("qacct", "-j", "o*").stdout
+    assert "granted_pe   smp                 \n" in accounts and "\nmaxvmem      " in accounts
+
+
 def test_the_guides_wrapper_fails_with_its_own_words(tow: Tow, gridengine: GridEngine) -> None:
     configure(tow)
     (tow.folder / "mlp-job.sh").write_text(WRAPPER)
@@ -123,6 +169,55 @@ def test_a_job_behind_one_that_failed_begins(tow: Tow, gridengine: GridEngine) -
     shell(gridengine, "touch go")
     assert ended(tow, 2, timeout=SLOW_S)["state"] == "done"
     assert show(tow, 1)["exit_code"] == 7
+
+
+def test_output_goes_where_it_is_looked_for(tow: Tow, gridengine: GridEngine) -> None:
+    configure(tow)
+    (tow.folder / "logs").mkdir()
+    words = ("-q", "msc", "-cwd", "-sync", "y", "-b", "y", "-N", "o")
+    for place in (("-o", "logs/", "-j", "y"), ("-o", "l.$JOB_ID.$TASK_ID", "-t", "1-2")):
+        assert tow("qsub", *words, *place, "echo out; echo err >&2").returncode == 0
+    made = {"logs/o.o1": "out\nerr\n", "l.2.1": "out\n", "l.2.2": "out\n"}
+    made |= {"o.e2.1": "err\n", "o.e2.2": "err\n"}
+    for name, text in made.items():
+        wait_until(lambda name=name, text=text: (tow.folder / name).read_text() == text, 60)  # type: ignore[misc]
+    found = {str(path.relative_to(tow.folder)) for path in tow.folder.rglob("*.*")}
+    assert {name for name in found if not name.startswith("job_results")} == set(made)
+
+
+def test_jobs_are_deleted_by_number_task_name_and_pattern(tow: Tow, gridengine: GridEngine) -> None:
+    configure(tow)
+    words = ("-q", "msc", "-cwd", "-b", "y", "-terse", "-N")
+    assert tow("qsub", *words, "long", "sleep 300").stdout == "1\n"
+    wait_for(tow, 1, "running", timeout=SLOW_S)
+    close_all(gridengine)
+    for number, name in ((2, "arr"), (8, "art")):
+        assert tow("qsub", "-t", "1-6", *words, name, "true").stdout == f"{number}.1-6:1\n"
+    assert tow("qsub", *words, "other", "true").stdout == "14\n"
+    me = getpass.getuser()
+    assert tow("qdel", "2.2").stdout == f"{me} has deleted job-array task 2.2\n"
+    assert (
+        tow("qdel", "2", "-t", "3-5").stdout == f"{me} has deleted job-array tasks 3-5:1 of job 2\n"
+    )
+    wait_until(lambda: listed(tow) == {"1": "", "2": "1,6", "8": "1-6:1", "14": ""}, SLOW_S)
+    several = tow("qdel", "99999", "nosuch", "ar*", "other", "1")
+    assert several.returncode == 1 and several.stdout.splitlines() == [
+        'denied: job "99999" does not exist',
+        f"The job nosuch of user(s) {me} does not exist",
+        f"{me} has deleted job 2",
+        f"{me} has deleted job 8",
+        f"{me} has deleted job 14",
+        f"{me} has registered the job 1 for deletion",
+    ]
+    wait_until(lambda: not listed(tow) and not shell(gridengine, "qstat"), timeout=SLOW_S)
+    states = {job["state"] for job in tow.json("status", "-a")["jobs"]}
+    assert states == {"stopped"}
+
+
+def listed(tow: Tow) -> dict[str, str]:
+    """The jobs that `qstat` lists, with their tasks."""
+    rows = (line.split() for line in tow("qstat").stdout.splitlines()[2:])
+    return {row[0]: row[-1] if "-" in row[-1] or "," in row[-1] else "" for row in rows}
 
 
 def test_limits_are_told_as_what_they_are(tow: Tow, gridengine: GridEngine) -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from e2e.grid_jobs import configure, longest_array, shell, slots, slow_qsub
-from e2e.jobs import ended, submit, wait_for
+from e2e.jobs import ended, show, submit, wait_for
 from e2e.test_slurm_arrays import await_end, batch, every_line, lines_run, write_lines
 from e2e.test_slurm_faults import end_all_of_the_user
 from testbed.gridengine import NODES, GridEngine
@@ -125,3 +125,20 @@ def test_a_job_of_a_host_that_was_cut_off_runs_again_and_only_the_new_run_counts
     made = tow.folder / f"job_results/{job}/made"
     wait_until(made.exists, timeout=60)
     assert made.read_text() == f"end {second}\n"
+
+
+def test_a_job_of_a_host_that_died_is_lost_although_grid_engine_says_exit_code_0(
+    tow: Tow, gridengine: GridEngine
+) -> None:
+    configure(tow)
+    job = submit(tow, "-c", "msc", "-o", "q=cpu@h3", "sh", "-c", "echo began; exec sleep 600")
+    wait_for(tow, job, "running", timeout=90)
+    wait_until(lambda: tow("log", str(job)).stdout == "began\n", timeout=60)
+    number = show(tow, job)["queue"]["number"]
+    gridengine.poweroff("h3")
+    gridengine.boot("h3")
+    told = ended(tow, job, timeout=180)
+    assert told["state"] == "lost" and "h3" in told["reason"], told
+    accounts = shell(gridengine, f"qacct -j {number}")
+    assert "failed       19  : before writing exit_status" in accounts
+    assert "exit_status  0 " in accounts and tow("log", str(job)).stdout == "began\n"

@@ -101,6 +101,14 @@ qdel -zz
 qdel -t 1
 qdel -u nosuchuser
 qdel -u '*'
+qdel 1 -t
+qdel 1 -t x
+qdel 1.x
+qrls 99999
+qrls nosuch
+qhold 99999
+qhost -zzz
+qhost -h nosuch
 qacct -j 99999
 qacct -j nosuch
 """
@@ -128,6 +136,9 @@ def alike(code: int, out: str, err: str) -> tuple[int, str, str]:
     """With the numbers that a refused job used up, and who asked, as if they were the same."""
     out, err = (re.sub(r"\bJob \d+ ", "", text) for text in (out, err))
     out = re.sub(r"\b(worker|root)\b", "me", out)
+    if "\nerror: " in err:
+        # How it is to be typed comes first, in more or fewer words.
+        err = err[err.index("\nerror: ") + 1 :]
     # What there is instead is named besides.
     lines = [line for line in err.splitlines() if not line.startswith(("its ", "-o NAME="))]
     return code, out, "\n".join(lines)

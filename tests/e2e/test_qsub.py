@@ -58,14 +58,40 @@ def test_an_array_a_hold_and_sync_on_this_machine(tow: Tow) -> None:
     assert (tow.folder / "next.o4").read_text() == "2 of 1\n4 of 1\n6 of 1\n"
     failed = tow("qsub", "-sync", "y", "-cwd", "task.sh", "3")
     assert (failed.returncode, failed.stderr) == (3, "Job 5 exited with exit code 3.\n")
+    words = ("-sync", "y", "-t", "1-3", "-cwd", "-b", "y", "-N", "each")
+    each = tow("qsub", *words, "exit $SGE_TASK_ID")
+    ends = [f"Job 6.{task} exited with exit code {task}." for task in (1, 2, 3)]
+    assert each.returncode in (1, 2, 3) and sorted(each.stderr.splitlines()) == ends
     done = tow("qsub", "-sync", "y", "-cwd", "-b", "y", "true").stdout
-    assert done.endswith("Job 6 exited with exit code 0.\n")
-    record = dict(line.split(None, 1) for line in tow("qacct", "-j", "5").stdout.splitlines()[1:])
+    assert done.endswith("Job 9 exited with exit code 0.\n")
+    record = dict(line.split()[:2] for line in tow("qacct", "-j", "5").stdout.splitlines()[1:])
     assert (record["jobname"], record["failed"], record["exit_status"]) == ("arr", "0", "3")
     assert tow("qacct", "-j", "99").stderr == "error: job id 99 not found\n"
     assert tow("qacct", "-j", "1", "-t", "4").stdout.count("taskid") == 1
     missing = tow("qsub", "nofile.sh")
     assert missing.returncode == 14 and "error opening nofile.sh" in missing.stderr
+
+
+def test_what_has_no_place_to_write_to_or_to_run_is_refused_at_once(tow: Tow) -> None:
+    """A Grid Engine takes it, and sets it aside or never starts it."""
+    for words, told in {
+        ("-o", "/no/such/x"): 'can\'t open output file "/no/such/x": No such file or directory',
+        ("-e", "logs/"): "can't open output file \"/",
+        ("-q", "any@here", "-l", "h=nosuch"): 'can\'t resolve hostname "nosuch"',
+        ("-l", "hostname=no*such"): 'can\'t resolve hostname "no*such"',
+    }.items():
+        refused = tow("qsub", *words, "-cwd", "-b", "y", "true")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(f"Unable to run job: {told}"), refused.stderr
+    assert not tow.json("status", "-a")["jobs"]
+    words = ("-cwd", "-b", "y", "-N", "here", "-l", "h=*", "env | grep QSUB_; mkdir logs; exit 0")
+    assert tow("qsub", *words).returncode == 0
+    # What it waits for may make the folder.
+    after = ("-hold_jid", "here", "-o", "logs/", "-sync", "y", "-N", "next", "echo there")
+    assert tow("qsub", *words[:3], *after).returncode == 0
+    assert (tow.folder / "logs/next.o2").read_text() == "there\n"
+    assert (tow.folder / "here.o1").read_text() == ""
+    assert show(tow, 2)["command"] == ["/bin/sh", "-c", 'eval "$QSUB_JOB"', "next", "echo there"]
 
 
 @pytest.mark.real
@@ -104,7 +130,7 @@ def test_a_held_job_waits_for_qrls_over_a_restart_and_a_later_one_for_its_time(t
     assert [show(tow, job)["state"] for job in (1, 2)] == ["waiting", "queued"]
     freed = tow("qrls", "1", "arr", "99")
     told = 'modified hold of job 1\nmodified hold of job 2\ndenied: job "99" does not exist\n'
-    assert (freed.returncode, freed.stdout) == (1, told)
+    assert (freed.returncode, freed.stdout) == (3, told)
     for job in (1, 2, 3, 4, 5):
         assert ended(tow, job)["state"] == "done"
     assert show(tow, 5)["started"] >= int(begin)

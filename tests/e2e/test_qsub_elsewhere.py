@@ -8,7 +8,7 @@ import pytest
 
 from e2e import grid_jobs, slurm_jobs
 from e2e.boards import python_for_hosts
-from e2e.grid_jobs import gated, shell
+from e2e.grid_jobs import close_all, gated, shell
 from e2e.jobs import ended, show
 from testbed.gridengine import GridEngine
 from testbed.slurm import Slurm
@@ -101,18 +101,38 @@ def test_states_of_a_grid_engine_are_shown_as_its_own(tow: Tow, gridengine: Grid
     assert {line.split()[0] for line in tow("qhost").stdout.splitlines()} >= {"h2", "h3"}
     queues = tow("qstat", "-f").stdout
     assert "cpu@h2  " in queues and " - PENDING JOBS" in queues
+    # Taken back while no host takes it, and asked to end, which takes its time.
+    again = (
+        "-r",
+        "y",
+        *words,
+        "again",
+        "echo run $RESTARTED >> ~/runs; trap 'sleep 3' TERM; sleep 300 & wait",
+    )
+    assert tow("qsub", *again).stdout == "4\n"
+    wait_until(lambda: states(tow)["4"] == "r", timeout=60)
+    close_all(gridengine)
+    shell(gridengine, f"qmod -rj {show(tow, 4)['queue']['number']} || :")
+    wait_until(lambda: states(tow)["4"] == "Rq", timeout=60)
+    gridengine.control("qmod", "-e", "*")
+    runs = gridengine.home("h1") / "runs"
+    wait_until(lambda: runs.read_text() == "run 0\nrun 1\n", timeout=60)
+    wait_until(lambda: states(tow)["4"] == "r", timeout=60)
+    tow("qdel", "again")
+    assert states(tow)["4"] == "dr"
     tow("qdel", "long")
     assert ended(tow, 2, timeout=60)["state"] == "done", "whatever became of the one before it"
+    assert ended(tow, 4, timeout=60)["state"] == "stopped"
     assert states(tow) == {"3": "hqw"}
     tow("qrls", "held")
     assert ended(tow, 3, timeout=60)["state"] == "done"
     with gated(gridengine) as opened:
-        assert tow("qsub", *words, "gated", "true").stdout == "4\n"
-        wait_until(lambda: states(tow) == {"4": "Eqw"}, timeout=60)
-        assert "error reason          1:      " in tow("qstat", "-j", "4").stdout
+        assert tow("qsub", *words, "gated", "true").stdout == "5\n"
+        wait_until(lambda: states(tow) == {"5": "Eqw"}, timeout=60)
+        assert "error reason          1:      " in tow("qstat", "-j", "5").stdout
         shell(gridengine, f"touch {opened}")
-        tow("retry", "4")
-        assert ended(tow, 4, timeout=60)["state"] == "done"
+        tow("retry", "5")
+        assert ended(tow, 5, timeout=60)["state"] == "done"
 
 
 def test_what_a_grid_engine_does_not_have_is_refused_before_anything_is_queued(

@@ -123,6 +123,16 @@ def test_hosts_have_their_slots_memory_and_gpus() -> None:
     assert (first.name, first.cpus, first.cpus_free, first.mem_mb) == ("h2", 4, 2, 24064)
     assert (first.gpus, second.gpus, second.cpus_free) == ({"": 2}, {}, 0)
     assert (first.partitions, first.down, first.closed) == (("cpu",), "", "")
+    assert (first.facts["num_proc"], first.facts["arch_string"]) == ("2", "lx-amd64")
+
+
+def test_gpus_that_jobs_have_are_still_the_hosts() -> None:
+    """`qhost` itself says only how many are left."""
+    left = recorded("nodes.xml").replace("'hc'>2.000000", "'hc'>0.000000")
+    values = "complex_values        exclusive=true, \\\n                      gpu=2(0 1)\n"
+    first, second = site.read_nodes(f"{left}hostname  h3\nhostname  h2\n{values}")
+    assert (first.gpus, first.gpus_free, second.gpus) == ({"": 2}, {"": 0}, {})
+    assert site.read_nodes(left)[0].gpus == {}
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ class MachineView(TypedDict):
     mem_free_mb: NotRequired[int]
     #: The queues, or partitions, of its cluster that a node is in.
     queues: NotRequired[list[str]]
+    #: What its queue says of a node, by the queue's own names.
+    facts: NotRequired[dict[str, str]]
 
 
 class Capacity(TypedDict):

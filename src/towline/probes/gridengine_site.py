@@ -145,20 +145,33 @@ def _number(text: str) -> int:
 # --- hosts ---------------------------------------------------------------------------------------
 
 
+#: `qhost` says of GPUs what is left; how many there are is in the configuration of each host.
+_HOSTS = r"""
+qhost -F -q -xml || exit
+hosts=; for host in `qconf -sel 2>/dev/null`; do hosts="$hosts -se $host"; done
+[ -z "$hosts" ] || qconf $hosts 2>/dev/null |
+  awk '/^hostname/ { print } /^complex_values/ { on = 1 } on { print; if (!/\\$/) on = 0 }'
+exit 0
+"""
+
+
 def node_words() -> list[str]:
-    return ["qhost", "-F", "-q", "-xml"]
+    return ["sh", "-c", _HOSTS]
 
 
 def read_nodes(text: str) -> list[QueueNode]:
     """The hosts that have a queue, with its slots as their CPUs; ValueError where it is no list."""
+    listed, end, configured = text.partition("</qhost>")
     try:
-        root = ElementTree.fromstring(text)
+        root = ElementTree.fromstring(listed + end)
     except ElementTree.ParseError as problem:
         raise ValueError(f"qhost's list cannot be read: {problem}") from None
-    return [node for one in root.iter("host") if (node := _node(one)) is not None]
+    parts = [_settings(part) for part in re.split(r"^(?=hostname\b)", configured, flags=re.M)]
+    counts = {part["hostname"]: part.get("complex_values", "") for part in parts if part}
+    return [node for one in root.iter("host") if (node := _node(one, counts)) is not None]
 
 
-def _node(host: ElementTree.Element) -> QueueNode | None:
+def _node(host: ElementTree.Element, counts: dict[str, str]) -> QueueNode | None:
     values = {one.get("name", ""): (one.text or "").strip() for one in host.iter("hostvalue")}
     left = {one.get("name", ""): (one.text or "").strip() for one in host.iter("resourcevalue")}
     queues = [_queue(one) for one in host.iter("queue")]
@@ -167,7 +180,10 @@ def _node(host: ElementTree.Element) -> QueueNode | None:
     total_mb, used_mb = memory_mb(values.get("mem_total", "")), memory_mb(values.get("mem_used"))
     states = [state for _, state, _, _ in queues]
     name = host.get("name", "")
-    gpus = next((int(float(left[n])) for n in GPU_NAMES if _is_count(left.get(n, ""))), 0)
+    kind = next((n for n in GPU_NAMES if _is_count(left.get(n, ""))), "")
+    free = int(float(left[kind])) if kind else 0
+    told = re.search(rf"\b{kind}=(\d+)", counts.get(name, "")) if kind else None
+    gpus = max(free, int(told[1]) if told else 0)
     bad = _worst(states)
     return QueueNode(
         name,
@@ -176,10 +192,11 @@ def _node(host: ElementTree.Element) -> QueueNode | None:
         {"": gpus} if gpus else {},
         max(0, max(slots - used for _, _, slots, used in queues)),
         max(0, total_mb - used_mb),
-        {"": gpus} if gpus else {},
+        {"": free} if gpus else {},
         closed="" if "u" in bad else _reason(bad),
         down=_reason("u") if "u" in bad else "",
         partitions=tuple(queue for queue, _, _, _ in queues),
+        facts={name: value for name, value in values.items() if value not in ("", "-")},
     )
 
 

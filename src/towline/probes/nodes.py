@@ -19,6 +19,8 @@ class QueueNode(Struct, frozen=True):
     features: tuple[str, ...] = ()
     #: The queue's own word for that, and the reason that somebody gave it.
     word: str = ""
+    #: What the queue says of the host itself, by its own names: its load, its kind of processor.
+    facts: dict[str, str] = {}
 
 
 def largest(nodes: list[QueueNode]) -> str:

@@ -56,7 +56,7 @@ def parser() -> Parser:
     for kind, title in QUEUES.items():
         text = f"it is the {title} with this access node"
         parser.add_argument(f"--{kind}", metavar="MACHINE", help=text)
-    parser.add_sbatch_option("Slurm: an option of sbatch for all its jobs; may be repeated")
+    parser.add_sbatch_option("an option of sbatch or qsub for all its jobs; may be repeated")
     parser.add_argument("--setup", metavar="TEXT", help="shell text to run before each of its jobs")
     parser.add_argument("--folder", metavar="PATH", help="where its jobs live (~/.towline)")
     parser.add_argument("--server", metavar="URL", help="it is the team's server at this address")

@@ -112,13 +112,15 @@ def parser() -> Parser:
 
 
 def _add_queue_options(parser: Parser) -> None:
-    parser.add_sbatch_option("Slurm: an option of sbatch, e.g. partition=gpu; may be repeated")
+    parser.add_sbatch_option(
+        "an option of sbatch or qsub, e.g. partition=gpu or q=cpu; may be repeated"
+    )
     for name, (flags, metavar, text) in FOR_QUEUES.items():
         parser.add_argument(*flags, dest=name, metavar=metavar, help=text)
     parser.add_argument(
         "--requeue",
         action="store_true",
-        help="Slurm: start it again by itself after a failed node or a pre-emption",
+        help="a queue starts it again by itself after a failed node or a pre-emption",
     )
 
 

@@ -178,4 +178,5 @@ def _node(node: QueueNode, access: MachineAccess, jobs: list[int]) -> MachineVie
             for kind, count in node.gpus.items()
         ],
         "queues": list(node.partitions),
+        "facts": node.facts,
     }

@@ -100,9 +100,9 @@ def _job(
 def _requests(entry: Entry) -> str:
     """What `-r` adds."""
     text = _tags({"full_job_name": entry.name}, 6)
-    if entry.slots > 1:
-        text += f'      <requested_pe name="smp">{entry.slots}</requested_pe>\n'
-        text += f'      <granted_pe name="smp">{entry.slots}</granted_pe>\n' if entry.queue else ""
+    for kind in ("requested_pe", *(["granted_pe"] if entry.queue else [])):
+        if name := escape(entry.environment):
+            text += f'      <{kind} name="{name}">{entry.slots}</{kind}>\n'
     for one in hard_resources(entry, note=""):
         name, _, value = one.partition("=")
         text += f'      <hard_request name="{escape(name)}">{escape(value)}</hard_request>\n'

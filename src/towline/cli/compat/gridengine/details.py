@@ -6,7 +6,13 @@ import os
 import sys
 import time
 
-from towline.cli.compat.gridengine.listing import Entries, Entry, hard_resources, task_text
+from towline.cli.compat.gridengine.listing import (
+    Entries,
+    Entry,
+    asked_of_queue,
+    hard_resources,
+    task_text,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,11 +95,10 @@ def _person(name: str) -> dict[str, str]:
 def _of_request(entry: Entry, job: dict[str, Any], mine: list[Entry]) -> dict[str, str]:
     tasks = [one.task for one in mine if one.task]
     command = [str(word) for word in job.get("command") or ()]
-    ours = command[:2] == ["/bin/sh", "-c"] and "QSUB_MODE" in "".join(command[2:3])
+    ours = command[:2] == ["/bin/sh", "-c"] and "QSUB_" in "".join(command[2:3])
     arguments = command[_BEFORE_ARGUMENTS:] if ours else command[1:]
-    waits = [str(one["batch"] or one["job"]) for one in job.get("waits_for") or []]
     return {
-        "hard resource_list": ",".join(hard_resources(entry, note="")),
+        "hard resource_list": ",".join(hard_resources(entry, "", float(job.get("time_s") or 0))),
         "notify": "FALSE",
         "job_name": entry.name,
         "priority": str(job["priority"]) if job.get("priority") else "",
@@ -102,18 +107,20 @@ def _of_request(entry: Entry, job: dict[str, Any], mine: list[Entry]) -> dict[st
         "execution_time": time.ctime(job["begin"]) if job.get("begin") else "",
         "job_args": ",".join(arguments),
         "script_file": "" if ours else " ".join(command[:1]),
-        "parallel environment": f"smp range: {entry.slots}" if entry.slots > 1 else "",
-        "jid_predecessor_list": ",".join(waits),
+        "parallel environment": _parallel(entry),
+        "jid_predecessor_list": ",".join(map(str, entry.awaited)),
         "job-array tasks": task_text(tasks) if tasks else "",
         "binding": "NONE",
         "job_type": "NONE",
     }
 
 
+def _parallel(entry: Entry) -> str:
+    return f"{entry.environment} range: {entry.slots}" if entry.environment else ""
+
+
 def _queue_asked(entry: Entry) -> str:
     """The queue, or partition, that was named; of machines the cluster is one."""
-    queue = entry.view.get("queue") or {}
-    words = [str(word) for part in queue.get("options") or [] for word in part]
-    named = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-q"]
-    named += [word.partition("=")[2] for word in words if word.startswith("--partition=")]
-    return ",".join(named) if queue else entry.cluster
+    asked = asked_of_queue(entry.view)
+    named = [*asked.get("-q", ()), *asked.get("--partition", ())]
+    return ",".join(named) if entry.view.get("queue") else entry.cluster

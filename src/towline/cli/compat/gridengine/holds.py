@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
-
-from towline.cli.compat.gridengine.listing import Entries, Entry, unknown_job
+from towline.cli.compat.gridengine.listing import Entries, Entry
 from towline.cli.compat.gridengine.outputs import see_to_it
 from towline.cli.session import open_session
 
@@ -31,15 +29,16 @@ def _change(words: list[str], what: str) -> int:
     for name in names:
         found = entries.called(name)
         if not found:
-            print(unknown_job(name, getpass.getuser()))
-            code = 1
+            # Of a name, too, and with an exit code of its own.
+            print(f'denied: job "{name}" does not exist')
+            code = 3
             continue
         late = _ask(entries, what, found)
         for number in dict.fromkeys(entry.number for entry in found):
             if number in late:
                 why = "has begun, is in its cluster's own queue, or is an array"
                 print(f'denied: job "{number}" {why}: it cannot be held')
-                code = 1
+                code = code or 1
             else:
                 print(f"modified hold of job {number}")
     return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 import time
 
@@ -47,16 +48,22 @@ class Entry:
         self.user = str(job["owner"])
         self.state = "z" if ended else _letters(job, batch)
         self.cluster = shown_cluster(job["cluster"])
-        self.at = float(job.get("started") or job["submitted"])
+        own = job.get("queue") or {}
+        # What was taken back into its queue waits since then.
+        again = float(own.get("requeued_at") or 0.0) if self.is_waiting else 0.0
+        self.at = again or float(job.get("started") or job["submitted"])
         machines = job.get("machines") or []
         #: What the cluster itself calls the queue, where it has one.
-        self.among = str((job.get("queue") or {}).get("partition") or "") or self.cluster
+        self.among = str(own.get("partition") or "") or self.cluster
         place = f"{self.among}@{machines[0]}" if machines else ""
         self.queue = "" if self.is_waiting else place
-        self.slots = _slots(str(job["request"]))
+        self.environment, self.slots = _parallel(str(job["request"]), asked_of_queue(job))
         self.view = job
-        own = 0.5 + int(job.get("priority") or 0) / 4096
-        self.priority = 0.0 if self.is_kept_back else own
+        waits = (batch or {}).get("waits_for") or job.get("waits_for") or []
+        #: What it waits for: of arrays, the names.
+        self.awaited: list[int | str] = [one.get("batch") or int(one["job"]) for one in waits]
+        rank = 0.5 + int(job.get("priority") or 0) / 4096
+        self.priority = 0.0 if self.is_kept_back else rank
 
     @property
     def is_waiting(self) -> bool:
@@ -86,9 +93,31 @@ def _letters(job: dict[str, Any], batch: dict[str, Any] | None) -> str:
     return own if letters == "qw" and own in WAITING else letters
 
 
-def _slots(request: str) -> int:
-    found = re.search(r"cpus?=(\d+)", request)
-    return max(1, int(found[1])) if found else 1
+def asked_of_queue(job: dict[str, Any]) -> dict[str, list[str]]:
+    """The options that its queue was given, by name, each with all of its values."""
+    words = [str(word) for part in (job.get("queue") or {}).get("options") or [] for word in part]
+    found: dict[str, list[str]] = {}
+    for word in words:
+        if re.match("-+[A-Za-z]", word):
+            name, equals, value = word.partition("=")
+            last = found.setdefault(name, [])
+            last += [value] if equals else []
+        elif found:
+            last.append(word)
+    return found
+
+
+def _parallel(request: str, asked: dict[str, list[str]]) -> tuple[str, int]:
+    """The parallel environment, as far as it is known, and the slots of a job."""
+    named = asked.get("-pe", [])
+    if len(named) == 2:
+        least = re.search(r"\d+", named[1])
+        return named[0], max(1, int(least[0])) if least else 1
+    slots = 0
+    for count, inside in re.findall(r"(?:(\d+):)?\[([^\]]*)\]", request):
+        cpus = re.search(r"cpus=([\d.]+)", inside)
+        slots += int(count or 1) * max(1, math.ceil(float(cpus[1])) if cpus else 1)
+    return ("smp" if slots > 1 else ""), max(1, slots)
 
 
 class Entries:
@@ -97,10 +126,14 @@ class Entries:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.all = [Entry(job) for job in session.call("GET", "/v1/jobs?state=active")["jobs"]]
+        numbers: dict[int | str, int] = {}
         for view in batches(session):
+            numbers[view["name"]] = int(view["first"])
             if view["ended"] is None:
                 found = jobs_of(session, view["name"], state="active")
                 self.all += [Entry(job, found["batch"]) for job in found["jobs"]]
+        for entry in self.all:
+            entry.awaited = [numbers.get(one, one) for one in entry.awaited]
         self.all.sort(key=lambda entry: (entry.is_waiting, entry.number, entry.task))
 
     def ended(self) -> list[Entry]:
@@ -198,35 +231,34 @@ def table(lines: list[tuple[Entry, str]], extended: bool = False, requests: bool
 
 def _asked(entry: Entry) -> str:
     """`-r`: the whole name, and what was asked for."""
-    view = entry.view
-    waits = [str(one["batch"] or one["job"]) for one in view.get("waits_for") or []]
+    parallel = f"{entry.environment} {entry.slots}" if entry.environment else ""
+    waits = ", ".join(map(str, entry.awaited))
     facts = [
         ("Full jobname:", entry.name),
         ("Master Queue:", entry.queue),
-        ("Requested PE:", f"smp {entry.slots}" if entry.slots > 1 else ""),
-        ("Granted PE:", f"smp {entry.slots}" if entry.slots > 1 and entry.queue else ""),
+        ("Requested PE:", parallel),
+        ("Granted PE:", parallel if entry.queue else ""),
     ]
     text = "".join(f"       {name:<17} {value}\n" for name, value in facts if value)
     asked = hard_resources(entry) or [""]
     text += f"       {'Hard Resources:':<17} {asked[0]}\n"
     text += "".join(f"{'':<25}{one}\n" for one in asked[1:])
     text += f"       {'Soft Resources:':<17} \n"
-    text += f"       Predecessor Jobs: {','.join(waits)}\n" if waits else ""
+    text += f"       Predecessor Jobs: {waits}\n" if waits else ""
     return text + f"       {'Binding:':<17} NONE\n"
 
 
-def hard_resources(entry: Entry, note: str = " (0.000000)") -> list[str]:
+def hard_resources(entry: Entry, note: str = " (0.000000)", time_s: float = 0.0) -> list[str]:
     """Time, memory and GPUs in Grid Engine's words, and what a Grid Engine itself was asked for."""
-    request, queue = str(entry.view["request"]), entry.view.get("queue") or {}
-    words = [word for part in queue.get("options") or [] for word in part]
-    if queue.get("kind") == "gridengine":
-        told = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-l"]
-        return [f"{one}{note}" for text in told for one in text.split(",")]
-    found = []
-    if memory := re.search(r"mem=(\d+)", request):
-        found.append(f"h_vmem={memory[1]}M")
-    if gpus := re.search(r"\[(\d+):", request):
-        found.append(f"gpu={gpus[1]}")
+    request, asked = str(entry.view["request"]), asked_of_queue(entry.view)
+    found = [one for text in asked.get("-l") or [] for one in text.split(",")]
+    if time_s:
+        # Its queue's own limit is a minute later.
+        found = [one for one in found if not one.startswith("h_rt=")] + [f"h_rt={time_s:.0f}"]
+    if (memory := re.search(r"\bmem=([\d.]+[KMGT]?)", request)) and "-l" not in asked:
+        found.append(f"h_vmem={memory[1]}")
+    if gpus := re.search(r"[\[,](?:(\d+):)?gpu\b", request):
+        found.append(f"gpu={gpus[1] or 1}")
     return [f"{one}{note}" for one in found]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from towline.cli.compat.gridengine.submit.values import Tasks
 
 EVERY_S = 1.0
+_NO_PLACE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 FINAL = ("done", "failed", "stopped", "lost", "skipped")
 
 
@@ -114,7 +115,12 @@ def _bring_one(session: Session, job: int, note: str) -> None:
     over = view["state"] in FINAL
     if view["state"] in ("running", "stopping") or (over and view["attempt"]):
         for stream, path in said.items():
-            _go_on(session, job, stream, path)
+            try:
+                _go_on(session, job, stream, path)
+            except _NO_PLACE:
+                if not over:
+                    raise
+                # Its folder is gone for good; `tow log` has all of it.
     if letter:
         _write_to(letter, view, over, note, said)
     if over:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
+from fnmatch import fnmatchcase
 
 from towline.cli.compat.gridengine.details import group_of
 from towline.cli.compat.gridengine.listing import Entry, task_numbers
@@ -32,8 +34,10 @@ def main(words: list[str]) -> int:
     if len(words) % 2 or not options.keys() <= VALUED.keys() or "-j" not in options:
         sys.stderr.write("usage: qacct -j JOB [-t TASKS]\n")
         return 1
-    name = options["-j"]
-    ended = [entry for entry in _called(open_session(), name) if entry.view["state"] in FINAL]
+    name, session = options["-j"], open_session()
+    # Of what was deleted before it began there is no record.
+    ended = [entry for entry in _called(session, name) if entry.view["state"] in FINAL]
+    ended = [entry for entry in ended if entry.view["started"] or entry.view["state"] == "lost"]
     if "-t" in options:
         ended = [entry for entry in ended if entry.task in task_numbers(options["-t"])]
     if not ended:
@@ -41,26 +45,42 @@ def main(words: list[str]) -> int:
         sys.stderr.write(f"error: job {kind} {name} not found\n")
         return 1
     for entry in ended:
-        sys.stdout.write("=" * 62 + "\n" + _record(entry))
+        sys.stdout.write("=" * 62 + "\n" + _record(entry, _used(session, entry)))
     return 0
 
 
 def _called(session: Session, name: str) -> list[Entry]:
+    found = []
     for batch in batches(session, everything=True):
-        if name in (str(batch["first"]), batch["name"]):
-            found = jobs_of(session, batch["name"])
-            return [Entry(job, found["batch"]) for job in found["jobs"]]
+        # Of several arrays of one name, later ones have a number behind it.
+        title = re.sub(r"-\d+$", "", batch["name"])
+        is_named = not name.isdecimal() and (batch["name"] == name or fnmatchcase(title, name))
+        if is_named or name == str(batch["first"]):
+            jobs = jobs_of(session, batch["name"])
+            found += [Entry(job, jobs["batch"]) for job in jobs["jobs"]]
     if name.isdecimal():
+        if found:
+            return found
         try:
             job = session.call("GET", f"/v1/jobs/{name}")
         except NotFound:
             return []
         return [] if job["batch"] else [Entry(job)]
     jobs = session.call("GET", "/v1/jobs?all=1")["jobs"]
-    return [Entry(job) for job in jobs if job["title"] == name]
+    found += [Entry(job) for job in jobs if not job["batch"] and fnmatchcase(job["title"], name)]
+    return sorted(found, key=lambda entry: entry.job)
 
 
-def _record(entry: Entry) -> str:
+def _used(session: Session, entry: Entry) -> dict[str, str]:
+    """The most memory that it had, where that was measured."""
+    peaks = session.call("GET", f"/v1/jobs/{entry.job}").get("peaks") or {}
+    most_mb = float(peaks.get("mem_mb") or 0)
+    if not most_mb:
+        return {}
+    return {"ru_maxrss": f"{most_mb * 1024:.3f}KB", "maxvmem": f"{most_mb:.3f}MB"}
+
+
+def _record(entry: Entry, used: dict[str, str]) -> str:
     job = entry.view
     failed, status = _verdict(job)
     host = next(iter(job.get("machines") or ()), "")
@@ -80,13 +100,18 @@ def _record(entry: Entry) -> str:
         "qsub_time": _moment(job["submitted"]),
         "start_time": _moment(job["started"]),
         "end_time": _moment(job["ended"]),
-        "granted_pe": "NONE" if entry.slots == 1 else "smp",
+        "granted_pe": entry.environment or "NONE",
         "slots": str(entry.slots),
         "failed": failed,
         "exit_status": status,
-        "ru_wallclock": f"{wall:.0f}s",
     }
-    return "".join(f"{name:<12} {value:<20}".rstrip() + "\n" for name, value in padded.items())
+    plain = {"ru_wallclock": f"{wall:.0f}s", **used}
+    text = "".join(f"{name:<12} {value:<{_width(name)}}\n" for name, value in padded.items())
+    return text + "".join(f"{name:<12} {value}\n" for name, value in plain.items())
+
+
+def _width(name: str) -> int:
+    return 0 if name.endswith("_time") else 5 if name == "failed" else 20
 
 
 def _moment(at: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import sys
 
 from towline.cli.compat.gridengine.listing import (
@@ -34,8 +35,8 @@ user_list               user[,user,...]
 """
 
 
-class Lonely(Exception):
-    """Tasks, and no job that they are of."""
+class Wrong(Exception):
+    """What was typed means nothing; the text says so."""
 
 
 class Deletion:
@@ -95,9 +96,8 @@ def _called(number: int, tasks: list[int], some_tasks: bool) -> str:
 def main(words: list[str]) -> int:
     try:
         names, users = _read(words)
-    except Lonely as lonely:
-        needs = "The -t option needs a leading job name"
-        sys.stderr.write(f"error: found lonely '-t {lonely}' option ({needs}).\n")
+    except Wrong as wrong:
+        sys.stderr.write(f"error: {wrong}\n")
         return 1
     except ValueError as wrong:
         print(f"ERROR! {wrong}")
@@ -139,14 +139,34 @@ def _read(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if word == "-t" and rest and names:
-            names[-1] = names[-1][0], rest.pop(0)
+        if word == "-t":
+            tasks = _tasks(rest.pop(0) if rest else "")
+            if not names:
+                needs = "The -t option needs a leading job name"
+                raise Wrong(f"found lonely '-t {tasks}' option ({needs}).")
+            names[-1] = names[-1][0], tasks
         elif word == "-u" and rest:
             users += filter(None, rest.pop(0).split(","))
-        elif word == "-t" and rest:
-            raise Lonely(rest[0])
         elif word not in (*PLAIN, "-u"):
-            names += [(name, "") for name in word.split(",") if name]
+            names += [(_checked(name), "") for name in word.split(",") if name]
     if not names and not users:
         raise ValueError("no option argument")
     return names, users
+
+
+def _tasks(text: str) -> str:
+    if not text:
+        raise Wrong("-t option must have a list of task id ranges")
+    for part in re.split("[-:,]", text):
+        if not part.isdecimal():
+            number = "Numerical value invalid!\nThe initial portion of string"
+            raise Wrong(f'{number} "{part}" contains no decimal number')
+    return text
+
+
+def _checked(name: str) -> str:
+    """A number with a dot behind it is of an array."""
+    number, dot, tasks = name.partition(".")
+    if number.isdecimal() and dot and not re.fullmatch(r"[\d:-]+", tasks):
+        raise Wrong(f'ERROR! "{name}" is an invalid job-task identifier')
+    return name

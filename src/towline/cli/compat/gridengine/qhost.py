@@ -31,6 +31,13 @@ _COLUMNS = {
     "swap_total": "SWAPTO",
     "swap_used": "SWAPUS",
 }
+_HELP = """\
+usage: qhost [options]
+  [-h hostlist]              display only selected hosts
+  [-help]                    print this help
+  [-q]                       display queues hosted by host
+  [-xml]                     display the information in XML format
+"""
 _WIDTHS = (4, 4, 4, 4, 5, 7, 7, 7, 7)
 
 
@@ -52,6 +59,8 @@ class Host:
             self.facts |= {"num_proc": str(self.cpus), "mem_total": memory(total)}
         if self.heard:
             self.facts |= {"load_avg": f"{self.busy:.2f}", "mem_used": memory(total - free)}
+        # A Grid Engine's own words; its slots are not its processors.
+        self.facts |= machine.get("facts") or {}
 
     @property
     def letters(self) -> str:
@@ -75,13 +84,15 @@ def main(words: list[str]) -> int:
         elif word == "-h" and rest:
             patterns += rest.pop(0).split(",")
         else:
-            sys.stderr.write(f'error: ERROR! invalid option argument "{word}"\n')
+            sys.stderr.write(f'{_HELP}error: invalid option argument "{word}"\n')
             return 1
-    found = [
-        host
-        for host in hosts(open_session())
-        if not patterns or any(fnmatch.fnmatchcase(host.name, pattern) for pattern in patterns)
-    ]
+    found = hosts(open_session())
+    for pattern in patterns:
+        if not any(fnmatch.fnmatchcase(host.name, pattern) for host in found):
+            sys.stderr.write(f'{_HELP}error: can\'t resolve hostname "{pattern}"\n')
+            return 1
+    if patterns:
+        found = [one for one in found if any(fnmatch.fnmatchcase(one.name, p) for p in patterns)]
     sys.stdout.write(as_xml(found) if "-xml" in plain else table(found, "-q" in plain))
     return 0
 

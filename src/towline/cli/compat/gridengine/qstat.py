@@ -78,6 +78,7 @@ def main(words: list[str]) -> int:
         from towline.cli.compat.gridengine.details import details
 
         return details(entries, options["-j"], "-xml" in options)
+    _name_queues(entries)
     chosen = _chosen(entries, options)
     if not chosen and "-q" in options and not _is_queue(entries, options["-q"]):
         return 1
@@ -136,11 +137,24 @@ def _chosen(entries: Entries, options: dict[str, str]) -> list[Entry]:
     return [
         entry
         for entry in every
-        if ("*" in users or entry.user in users)
+        if any(fnmatch.fnmatchcase(entry.user, user) for user in users)
         and any(_CHOICES[state[0]](entry) for state in states)
         and (not queue or queue in (entry.cluster, entry.among))
         and (not host or entry.is_waiting or fnmatch.fnmatchcase(entry.queue, f"*@{host}"))
     ]
+
+
+def _name_queues(entries: Entries) -> None:
+    """A queue tells in which of its queues a job is a moment after that began: of a host that is in
+    one only, it is known."""
+    new = [one for one in entries.all if one.queue and one.view.get("queue")]
+    new = [one for one in new if not one.view["queue"].get("partition")]
+    found = hosts(entries.session) if new else []
+    only = {host.name: host.queues[0] for host in found if len(host.queues) == 1}
+    for entry in new:
+        host = entry.queue.partition("@")[2]
+        if host in only:
+            entry.among, entry.queue = only[host], f"{only[host]}@{host}"
 
 
 def _is_queue(entries: Entries, name: str) -> bool:

@@ -7,7 +7,7 @@ import sys
 from towline.cli.compat.gridengine.submit import job_script, mail
 from towline.cli.compat.gridengine.submit.asking import ask_for, is_here
 from towline.cli.compat.gridengine.submit.refusals import Refused, rejected
-from towline.cli.compat.gridengine.submit.streams import streams
+from towline.cli.compat.gridengine.submit.streams import check_streams, streams
 from towline.cli.compat.gridengine.submit.values import concurrency
 from towline.cli.compat.gridengine.submit.wanted import Wanted
 from towline.cli.session import open_session
@@ -31,7 +31,8 @@ def main(words: list[str]) -> int:
     except TowlineError as error:
         # A queue's own words are Grid Engine's, where it is one.
         text = getattr(error, "said", "") or error.text
-        hint = f"\n{error.hint}" if error.hint else ""
+        # Of what is said of `tow run`, -o is something else here.
+        hint = f"\n{error.hint}" if error.hint and not error.hint.startswith("-o ") else ""
         sys.stderr.write(f"Unable to run job: {text}{hint}\nExiting.\n")
         return 1
 
@@ -39,6 +40,9 @@ def main(words: list[str]) -> int:
 def submit(wanted: Wanted) -> int:
     session = open_session()
     ask = ask_for(session, wanted)
+    if not (is_here(ask) and "-hold_jid" in wanted.options):
+        # What it waits for on this machine may make the folder.
+        check_streams(wanted)
     if wanted.options.get("-w", "n") in ("v", "p") or "-verify" in wanted.options:
         return _verify(session, ask)
     letter = mail.wanted_here(wanted, ask)

@@ -7,7 +7,7 @@ import re
 import time
 
 from towline.cli.compat.gridengine.submit import job_script, mail
-from towline.cli.compat.gridengine.submit.refusals import rejected
+from towline.cli.compat.gridengine.submit.place import Place, check_hosts, hosts_named
 from towline.cli.compat.gridengine.submit.streams import input_here, input_there, streams
 from towline.cli.compat.gridengine.submit.values import (
     allowed_priority,
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 
 def ask_for(session: Session, wanted: Wanted) -> dict[str, Any]:
     options = wanted.options
-    cluster, queue, here = _place(session, options.get("-q", ""))
-    kind = "" if here else _kind(session, cluster)
+    place = Place(session, options.get("-q", ""))
+    cluster, here, kind = place.cluster, place.is_here, place.kind
+    check_hosts(place, options.get("-l", ""))
     #: Resources that only a site's own Grid Engine can know.
     others: list[str] | None = [] if kind == "gridengine" else None
     ask: dict[str, Any] = {
-        "argv": ["/bin/sh", "-c", job_script.TEXT, wanted.name, *wanted.argv],
+        "argv": [*job_script.COMMAND, wanted.name, *wanted.argv],
         "cwd": wanted.folder,
         **own_environment(cluster, wanted.folder),
         "umask": umask(),
         "title": wanted.name,
         "cluster": cluster,
-        "env": _variables(wanted, queue, here),
+        "env": _variables(wanted, place),
         **resources(options.get("-l", ""), others, _slots(options) if others is not None else 1),
     }
     if "-pe" in options and kind != "gridengine":
@@ -61,7 +62,7 @@ def ask_for(session: Session, wanted: Wanted) -> dict[str, Any]:
         ask["back"] = [".", *written]
     if kind in QUEUES:
         ask["requeue"] = wanted.on("-r")
-        ask["options"] = _for_queue(kind, options, queue if queue != cluster else "", others or [])
+        ask["options"] = _for_queue(place, options, others or [])
     return ask
 
 
@@ -75,11 +76,11 @@ def _slots(options: dict[str, str]) -> int:
     return max(1, int(found[0])) if found else 1
 
 
-def _for_queue(kind: str, options: dict[str, str], queue: str, others: list[str]) -> dict[str, str]:
+def _for_queue(place: Place, options: dict[str, str], others: list[str]) -> dict[str, str]:
     """What goes to a queue in its own words: to a Grid Engine whatever it alone understands."""
-    if kind == "gridengine":
+    if place.kind == "gridengine":
         native = {
-            "q": queue,
+            "q": ",".join(place.queues),
             "pe": options.get("-pe", ""),
             "l": ",".join(others),
             "P": options.get("-P", ""),
@@ -89,7 +90,13 @@ def _for_queue(kind: str, options: dict[str, str], queue: str, others: list[str]
         }
     else:
         low = -allowed_priority(options.get("-p", "0"))
-        native = {"partition": queue, "nice": str(low) if low else "", **mail.for_slurm(options)}
+        partitions = dict.fromkeys(one.partition("@")[0] for one in place.queues)
+        native = {
+            "partition": ",".join(name for name in partitions if name != "*"),
+            "nodelist": ",".join(hosts_named(place, options.get("-l", ""))),
+            "nice": str(low) if low else "",
+            **mail.for_slurm(options),
+        }
     return {name: value for name, value in native.items() if value}
 
 
@@ -104,41 +111,19 @@ def _written_to(text: str) -> list[str]:
     ]
 
 
-def _clusters(session: Session) -> list[dict[str, Any]]:
-    from towline.client.transport import with_query
-
-    found: list[dict[str, Any]] = session.call(
-        "GET", with_query("/v1/clusters", cwd=this_folder())
-    )["clusters"]
-    return found
+#: What a Grid Engine tells a job by itself.
+_ITS_OWN = ("QUEUE", "NSLOTS", "NHOSTS", "NQUEUES", "RESTARTED")
 
 
-def _kind(session: Session, name: str) -> str:
-    return next((one["kind"] for one in _clusters(session) if one["name"] == name), "")
-
-
-def _place(session: Session, queues: str) -> tuple[str, str, bool]:
-    """The cluster, the queue as it is called, and whether that is this very machine."""
-    clusters = {one["name"]: one for one in _clusters(session)}
-    queue = queues.split(",")[0].partition("@")[0]
-    default = next((name for name, one in clusters.items() if one["default"]), "local")
-    name = queue if queue in clusters else default
-    found = clusters.get(name) or {}
-    here = name == "local" and found.get("kind") == "machines"
-    if queue and queue not in clusters and found.get("kind") == "machines" and not here:
-        raise rejected(f'Job was rejected because job requests unknown queue "{queue}"')
-    return name, queue or name, here
-
-
-def _variables(wanted: Wanted, queue: str, here: bool) -> dict[str, str]:
-    options = wanted.options
+def _variables(wanted: Wanted, place: Place) -> dict[str, str]:
+    options, here = wanted.options, place.is_here
     own = variables(options.get("-v", ""), dict(os.environ))
     tasks = wanted.tasks
     about = {
         "JOB_NAME": wanted.name,
         "REQUEST": wanted.name,
         "REQNAME": wanted.name,
-        "QUEUE": queue,
+        "QUEUE": place.name,
         "ENVIRONMENT": "BATCH",
         "NSLOTS": str(_slots(options)),
         "NHOSTS": "1",
@@ -155,8 +140,11 @@ def _variables(wanted: Wanted, queue: str, here: bool) -> dict[str, str]:
         "SGE_TASK_LAST": str(tasks.last) if tasks else "undefined",
         "SGE_TASK_STEPSIZE": str(tasks.step) if tasks else "undefined",
     }
+    if place.kind == "gridengine":
+        about = {name: value for name, value in about.items() if name not in _ITS_OWN}
     exact = wanted.binary and options.get("-shell", "y")[:1] == "n"
     mode = "exact" if exact else "binary" if wanted.binary else "script"
+    about[job_script.JOB] = job_script.TEXT
     about[job_script.MODE] = mode
     about[job_script.SCRIPT] = wanted.script
     about[job_script.BESIDE] = wanted.beside if here else "."

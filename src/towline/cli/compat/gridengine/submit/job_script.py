@@ -6,7 +6,9 @@ from __future__ import annotations
 SCRIPT, MODE, SHELL, OUT, ERR, IN = (
     f"QSUB_{name}" for name in ("SCRIPT", "MODE", "SHELL", "OUT", "ERR", "IN")
 )
-OFFSET, EXPAND, BESIDE = "QSUB_OFFSET", "QSUB_EXPAND", "QSUB_BESIDE"
+OFFSET, EXPAND, BESIDE, JOB = "QSUB_OFFSET", "QSUB_EXPAND", "QSUB_BESIDE", "QSUB_JOB"
+#: Runs what that last one says, so that people who look at the job see what they typed.
+COMMAND = ("/bin/sh", "-c", f'eval "${JOB}"')
 
 #: POSIX sh, so that it runs on any machine; what belongs to the user comes in variables only.
 TEXT = r"""
@@ -55,15 +57,15 @@ fi
 if [ -n "$bad" ]; then echo "can't open input file \"$bad\" on $HOSTNAME" >&2; exit 1; fi
 exec < "$SGE_STDIN_PATH"
 export SGE_STDIN_PATH
-mode=$QSUB_MODE shell=$QSUB_SHELL script=$QSUB_SCRIPT
-unset QSUB_SCRIPT QSUB_MODE QSUB_SHELL QSUB_OUT QSUB_ERR QSUB_IN QSUB_OFFSET QSUB_EXPAND
+mode=$QSUB_MODE shell=$QSUB_SHELL script=$QSUB_SCRIPT beside=$QSUB_BESIDE
+unset QSUB_JOB QSUB_SCRIPT QSUB_MODE QSUB_SHELL QSUB_OUT QSUB_ERR QSUB_IN QSUB_OFFSET QSUB_EXPAND \
+  QSUB_BESIDE
 case $mode in
   exact) exec "$@" ;;
   binary) exec "${shell:-/bin/sh}" -c "$*" ;;
 esac
 # What lies beside the script can be imported, though a copy of it runs.
-[ -z "$QSUB_BESIDE" ] || export PYTHONPATH="$QSUB_BESIDE${PYTHONPATH:+:$PYTHONPATH}"
-unset QSUB_BESIDE
+[ -z "$beside" ] || export PYTHONPATH="$beside${PYTHONPATH:+:$PYTHONPATH}"
 folder=$(mktemp -d "${TMPDIR:-/tmp}/qsub-XXXXXX") || exit 1
 JOB_SCRIPT=$folder/$JOB_ID
 export JOB_SCRIPT

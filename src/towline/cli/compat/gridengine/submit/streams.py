@@ -42,6 +42,20 @@ def _below(wanted: Wanted, path: str) -> str:
     return os.path.join(wanted.folder, os.path.expanduser(path.rpartition(":")[2]))
 
 
+def check_streams(wanted: Wanted) -> None:
+    """A Grid Engine takes a job whose output has no place to go, and sets it aside (`Eqw`)."""
+    if not os.path.isdir(wanted.folder):
+        return  # which is refused in any case
+    for path in dict.fromkeys(streams(wanted)):
+        folder = os.path.dirname(path)
+        if "$" in folder:
+            continue
+        wrong = "No such file or directory" if not os.path.isdir(folder) else ""
+        if wrong or not os.access(folder, os.W_OK):
+            reason = wrong or "Permission denied"
+            raise rejected(f'can\'t open output file "{path}": {reason}')
+
+
 def input_here(wanted: Wanted) -> str:
     """The file that it reads on this very machine; empty for none."""
     path = wanted.options.get("-i", "")

@@ -31,7 +31,8 @@ def wait(session: Session, number: int, tasks: Tasks | None) -> int:
     while waiting.pending:
         try:
             for view in waiting.ends(deadline=time.monotonic() + _LOOK_S):
-                worst = worst or _tell(view, names[view["id"]])
+                code = _tell(view, names[view["id"]])
+                worst = worst or code
         except TimeoutError:
             pending = [int(job) for job in waiting.pending[:_MOST_LOOKED_AT]]
             views = [session.call("GET", f"/v1/jobs/{job}") for job in pending]

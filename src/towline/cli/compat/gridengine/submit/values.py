@@ -167,7 +167,8 @@ def resources(text: str, others: list[str] | None = None, slots: int = 1) -> dic
         elif name in _GPUS:
             if not re.fullmatch(r"\d*", value):
                 raise rejected(f'attribute "{name}" is not a integer value')
-            found["gpus"] = str(int(value or 1) * slots)
+            if count := int(value or 1) * slots:
+                found["gpus"] = str(count)
         elif others is not None:
             others.append(part)
         elif name not in _IGNORED:
