@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     from towline import errors
     from towline.client.job import Job, submit
     from towline.client.session import Session
+    from towline.client.team import server_session
     from towline.functions.calls import job, remote
     from towline.functions.executor import Executor
 
-__all__ = ["Executor", "Job", "Session", "__version__", "errors", "job", "remote", "submit"]
+__all__ = [
+    "Executor", "Job", "Session", "__version__", "errors", "job", "remote", "server_session",
+    "submit",
+]  # fmt: skip
 
 #: What is offered -> the module that has it.
 _OFFERED = {
@@ -24,6 +28,7 @@ _OFFERED = {
     "Session": "towline.client.session",
     "job": "towline.functions.calls",
     "remote": "towline.functions.calls",
+    "server_session": "towline.client.team",
     "submit": "towline.client.job",
 }
 

@@ -2,8 +2,6 @@
 
 import random
 import sqlite3
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +9,7 @@ import pytest
 
 from testbed.team import PASSWORD, TeamServer
 from testbed.tow import Tow
-from testbed.waiting import wait_until
-from towline.errors import EngineError, Forbidden, NotFound, SignInWanted
-
-KILLS = 5
-USERS = ("ann", "ben")
-JOBS = 20
+from towline.errors import Forbidden, SignInWanted
 
 
 @pytest.fixture
@@ -106,55 +99,3 @@ def test_invitations_copies_and_the_unit(tmp_path: Path) -> None:
             root.call("GET", "/v1/accounts")
     finally:
         server.stop()
-
-
-def test_a_server_that_is_killed_among_submissions_loses_none_and_runs_none_twice(
-    server: TeamServer, tmp_path: Path
-) -> None:
-    server.start()
-    sessions = {user: server.user(user) for user in USERS}
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    accepted: dict[str, dict[int, str]] = {user: {} for user in USERS}
-    failures: list[BaseException] = []
-
-    def submit(user: str) -> None:
-        for number in range(JOBS):
-            name = f"{user}-{number}"
-            argv = ["sh", "-c", f"echo . >> {marks}/{name}; sleep 0.2"]
-            while True:
-                try:
-                    job = sessions[user].submit_ask({"argv": argv, "cwd": "/"}, name)
-                    break
-                except EngineError:
-                    time.sleep(0.05)
-                except BaseException as error:
-                    failures.append(error)
-                    return
-            accepted[user][job["id"]] = name
-
-    threads = [threading.Thread(target=submit, args=(user,)) for user in USERS]
-    for thread in threads:
-        thread.start()
-    chance = random.Random(7)
-    for _ in range(KILLS):
-        before = sum(map(len, accepted.values()))
-        wanted = min(before + chance.randint(2, 6), JOBS * len(USERS))
-        wait_until(lambda n=wanted: failures or sum(map(len, accepted.values())) >= n, 60)
-        server.kill()
-        server.start()
-    for thread in threads:
-        thread.join(60)
-    assert not failures
-    for user, session in sessions.items():
-        assert len(accepted[user]) == JOBS
-
-        wait_until(lambda asker=session: not asker.call("GET", "/v1/jobs?state=active")["jobs"], 90)
-        listed = session.call("GET", "/v1/jobs?all=1")["jobs"]
-        assert {job["id"] for job in listed} == accepted[user].keys()
-        assert {job["state"] for job in listed} == {"done"}
-    names = {name for some in accepted.values() for name in some.values()}
-    assert {mark.name for mark in marks.iterdir()} == names
-    assert {mark.read_text() for mark in marks.iterdir()} == {".\n"}
-    with pytest.raises((Forbidden, NotFound)):
-        sessions["ann"].call("GET", f"/v1/jobs/{min(accepted['ben'])}")

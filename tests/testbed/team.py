@@ -42,8 +42,8 @@ class TeamServer:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def start(self) -> str:
-        """Run it; the first line that it says."""
+    def launch(self) -> None:
+        """Run it, and do not wait until it serves."""
         out = (self.folder / "said.txt").open("w")
         with out:
             self.process = subprocess.Popen(
@@ -53,6 +53,10 @@ class TeamServer:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
+
+    def start(self) -> str:
+        """Run it; the first line that it says."""
+        self.launch()
         said = self.folder / "said.txt"
 
         def serves() -> bool:

@@ -120,8 +120,11 @@ class ServiceView(TypedDict):
     state: str
     text: str
     machine: str
+    #: The port of the Engine's machine that leads there; 0 on a team's server, which opens none.
     local: int
     url: str
+    #: What of its URL comes behind the port.
+    path: str
 
 
 class ServiceList(TypedDict):

@@ -22,9 +22,9 @@ def open_session(cluster: str | None = None) -> Session:
     A cluster that is a team's server is talked to directly: its Engine decides, not ours.
     """
     if (server := os.environ.get("TOWLINE_SERVER") or server_of(cluster)) is not None:
-        from towline.cli.team import server_session
+        from towline.cli.team import terminal_session
 
-        return server_session(server)
+        return terminal_session(server)
     return Session(on_login=_log_in, on_trust=_trust) if interactive() else Session()
 
 

@@ -1,4 +1,4 @@
-"""A team's server, used from a terminal: signing in, submitting there, taking results home."""
+"""A team's server, used from a terminal: signing in, and saying what came home."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from towline.cli.terminal import interactive, note, tell
 from towline.client.remote import RemoteSession
 from towline.client.servers import KnownServer, known_server, remember
+from towline.client.team import TeamSession
 from towline.config.paths import home_paths
 from towline.errors import SignInWanted, UsageError
 
@@ -16,18 +17,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class TeamSession(RemoteSession):
-    """A session with a server that is known here by a name."""
+class TeamTerminal(TeamSession):
+    """Asks for the password when the token has expired, and says where results went."""
 
     def __init__(self, server: KnownServer) -> None:
-        super().__init__(
-            server.url,
-            server.certificate,
-            server.token,
-            on_sign_in=self._sign_in if interactive() else None,
-            prepare=_prepare,
-        )
-        self.server = server
+        super().__init__(server, self._sign_in if interactive() else None)
 
     def _sign_in(self) -> str:
         """The token has expired: ask for the password, and remember the new one."""
@@ -37,21 +31,15 @@ class TeamSession(RemoteSession):
         remember(self.paths, self.server)
         return self.server.token
 
-    def take_home(self, job_id: int) -> bool:
-        """Put what a job made there into the folder that it came from, and say where."""
-        from towline.workspace.sending import bring_home
-
-        job = self.call("GET", f"/v1/jobs/{job_id}")
-        if (job.get("home") or {}).get("kind") != "home":
-            return True
-        placed = bring_home(self, self.server.name, job, self.paths)
-        if placed.files:
-            tell(f"results: {_short(placed.folder)}")
-        for here, newer in placed.conflicts:
+    def take_home(self, job_id: int, facts: dict[str, Any] | None = None) -> dict[str, Any]:
+        taken = super().take_home(job_id, facts)
+        if taken["files"] and facts is None:
+            tell(f"results: {_short(taken['folder'])}")
+        for here, newer in taken["conflicts"]:
             note(f"kept your {_short(here)}; the job's is {_short(newer)}")
-        for path in (*placed.in_the_way, *placed.refused):
+        for path in taken["left"]:
             note(f"left on the server: {path}")
-        return True
+        return taken
 
 
 def _short(path: str) -> str:
@@ -59,8 +47,8 @@ def _short(path: str) -> str:
     return path if shown.startswith("..") else shown
 
 
-def server_session(name: str) -> TeamSession:
-    return TeamSession(known_server(home_paths(), name))
+def terminal_session(name: str) -> TeamTerminal:
+    return TeamTerminal(known_server(home_paths(), name))
 
 
 def sign_in(server: KnownServer, account: str, password: str) -> str:
@@ -96,12 +84,6 @@ def add_server(name: str, url: str, connect_file: str, user: str, from_stdin: bo
     server.token = sign_in(server, server.account, password)
     remember(home_paths(), server)
     return server
-
-
-def _prepare(session: RemoteSession, body: dict[str, Any]) -> None:
-    from towline.workspace.sending import Sender
-
-    Sender(session, session.paths).prepare(body)
 
 
 def _hidden(question: str) -> str:

@@ -34,14 +34,18 @@ def submit(
     key: str = "",
     **options: Unpack[Options],
 ) -> Job:
-    """Submit a command to this user's Engine, which is started when there is none.
+    """Submit a command to this user's Engine, which is started when there is none, or to the team's
+    server that the cluster is.
 
     Text is a line for a shell; a list is a program and its arguments. The folder (by default this
     one) travels as it is now. With a `key`, submitting it again gives the same job again.
     """
-    from towline.client.session import Session
+    from towline.client.team import session_for
 
-    return Session().submit(command, folder=folder, key=key, **options)
+    session, cluster = session_for(options.pop("cluster", None))
+    if cluster is not None:
+        options["cluster"] = cluster
+    return session.submit(command, folder=folder, key=key, **options)
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,7 @@ class Job:
         self.id = int(facts["id"])
         #: What the Engine last told of it, as `tow show --json` prints it.
         self.facts = facts
+        self._taken_home = False
 
     def __repr__(self) -> str:
         return f"<towline.Job {self.id}: {self.facts.get('title')}>"
@@ -141,6 +146,9 @@ class Job:
                 self._await_home(None if timeout is None else time.monotonic() + timeout)
             except TimeoutError:
                 raise TimeoutError(f"job {self.id} has not ended after {timeout:g} s") from None
+        if not self._taken_home:
+            self.session.take_home(self.id, self.facts)
+            self._taken_home = True
         outcome = self._outcome()
         if check and not outcome.ok:
             raise JobFailed(str(outcome), f"what it printed: tow log {self.id}", outcome)
@@ -187,6 +195,7 @@ class Job:
         """Bring home what it has made so far, or these paths of it; then tell where it is."""
         target = f"/v1/jobs/{self.id}/results"
         done = self.session.call("POST", target, {"back": list(paths)}, repeat=True)
+        done |= self.session.take_home(self.id) or {}
         return Results(
             folder=Path(original(done["folder"])) if done["files"] else None,
             files=done["files"],

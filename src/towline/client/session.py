@@ -77,6 +77,11 @@ class Session:
     them, it fails and says what to type.
     """
 
+    #: What jobs made is taken home by whoever asked for it, not by the Engine.
+    takes_home = False
+    #: What people type for its jobs.
+    typed = "tow"
+
     def __init__(
         self,
         paths: Paths | None = None,
@@ -279,9 +284,10 @@ class Session:
 
         return running(self.paths)
 
-    def take_home(self, job_id: int) -> bool:
-        """Take the results of an ended job home; False: one's own Engine has done that itself."""
-        return False
+    def take_home(self, job_id: int, facts: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        """Take the results of an ended job home, of which all is known that is in `facts`; what
+        came of it. None: one's own Engine has done that itself."""
+        return None
 
     def retire(self) -> bool:
         """Ask the Engine to end, and wait until it did; False when there was none."""

@@ -23,8 +23,15 @@ class EngineParts:
     """Whoever is not the Engine itself asks them through its API, which knows for whom."""
 
     def __init__(
-        self, engine: Engine, backends: Backends, paths: Paths, workspace: Workspace
+        self,
+        engine: Engine,
+        backends: Backends,
+        paths: Paths,
+        workspace: Workspace,
+        *,
+        opens_ports: bool = True,
     ) -> None:
+        """`opens_ports`: jobs' services are reached on ports of this machine."""
         self.engine = engine
         self.fleet: Fleet = backends
         self.paths = paths
@@ -44,7 +51,7 @@ class EngineParts:
             engine, backends, self.clusters, paths, self.is_idle, workspace
         )
         engine.backend = backends
-        self.services = Services(engine, backends)
+        self.services = Services(engine, backends, opens_ports)
 
     async def open(self) -> None:
         """Take up what an earlier Engine left."""

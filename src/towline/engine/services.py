@@ -64,9 +64,11 @@ class Standing(Struct):
 
 
 class Services:
-    def __init__(self, engine: Engine, fleet: Fleet) -> None:
+    def __init__(self, engine: Engine, fleet: Fleet, opens_ports: bool = True) -> None:
+        """Without ports of this machine, services are reached through the API alone."""
         self.engine = engine
         self.fleet = fleet
+        self._opens_ports = opens_ports
         self._standings: dict[int, dict[str, Standing]] = {}
         self._forwards: dict[tuple[int, str], Forward] = {}
         self._tasks = Tasks("services", asks_again=False)
@@ -221,6 +223,9 @@ class Services:
     # --- ports -------------------------------------------------------------------------------
 
     async def _listen(self, job_id: int, name: str) -> None:
+        if not self._opens_ports:
+            return
+
         async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             job = self.engine.job(job_id)
             await self.fleet.carry(job, 0, Port(service=name), reader, writer)
@@ -276,6 +281,7 @@ class Services:
             "machine": job.attempt.machine_of(0) if job.attempt else "",
             "local": standing.local,
             "url": standing.url,
+            "path": standing.path,
         }
 
     async def news(self, job_id: int) -> AsyncIterator[Frame]:
@@ -334,4 +340,6 @@ def _in_words(seen: ServiceView) -> str:
         return f"{seen['name']} does not run: {seen['text']}"
     if seen["state"] == "starting":
         return f"{seen['name']} is not up yet: {seen['text']}"
+    if not seen["url"]:
+        return f"{seen['name']} is up: `tow open` leads there"
     return f"{seen['name']}: {seen['url']}"

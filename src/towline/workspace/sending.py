@@ -144,9 +144,8 @@ async def _bring(link: ServerLink, server: str, job: dict[str, Any], paths: Path
     number, folder = int(job["id"]), str(job["folder"])
     spare = servers_folder(paths)
     receiver = FolderReceiver(spare, BlobStore(os.path.join(spare, "blobs")))
-    spec = JobSpec(
-        argv=(), cluster=server, owner="", folder=keepable(folder), name=f"{server}-{number}"
-    )
+    name = f"{server}-{job['batch']}.{job['line']}" if job.get("batch") else f"{server}-{number}"
+    spec = JobSpec(argv=(), cluster=server, owner="", folder=keepable(folder), name=name)
     spec = replace(spec, umask=int(job.get("umask", UMASK)))
     attempt = Attempt(int(job.get("attempt") or 1), (Slot("", ()),))
     memory_file = os.path.join(spare, f"{server}.{number}.brought")

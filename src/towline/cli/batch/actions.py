@@ -206,9 +206,12 @@ def _say_how_to_go_on(view: dict[str, Any]) -> None:
 def _follow(session: Session, name: str, json: bool) -> int:
     from towline.cli.batch.display import display_for
     from towline.cli.batch.follow import BatchFollow
+    from towline.cli.batch.home import take_batch_home
 
     view = jobs_of(session, name, limit=1)["batch"]
-    return BatchFollow(session, view["name"], display_for(json), view["seq"]).run()
+    code = BatchFollow(session, view["name"], display_for(json), view["seq"]).run()
+    take_batch_home(session, view["name"])
+    return code
 
 
 def _log_parser() -> Parser:
@@ -336,19 +339,21 @@ def _results_parser() -> Parser:
 def _results(session: Session, options: Namespace) -> int:
     import os
 
+    from towline.cli.batch.home import take_batch_home
     from towline.cli.cwd import short_path
     from towline.model.odd_text import original
 
     answer = ask_of_batch(session, options.name, "results")
     view = answer["batch"]
+    elsewhere = take_batch_home(session, view["name"])
     if options.json:
         say_json(answer)
         return 0
     name = printable(view["name"])
     folder = short_path(os.path.join(original(view["folder"]), "job_results"))
-    say(
-        f"{ended_count(view)} of {view['count']} have ended; what they made is in {folder}/{name}.*"
-    )
+    called = f"*-{name}" if elsewhere else name
+    ended = f"{ended_count(view)} of {view['count']} have ended"
+    say(f"{ended}; what they made is in {folder}/{called}.*")
     if answer["pending"]:
         note(f"not home yet: {count(answer['pending'], 'job')}; tow batch show {name}")
     return 0

@@ -8,7 +8,7 @@ from towline.cli.commands import run
 from towline.cli.commands.run import job_ask
 from towline.cli.not_yet import check_is_list
 from towline.cli.options import Parser, split_command
-from towline.cli.session import open_session
+from towline.cli.session import open_for, open_session
 from towline.cli.terminal import interactive, note, printable, say, say_json, tell
 from towline.cli.terminal.wording import count
 from towline.client.submission import new_key
@@ -277,8 +277,9 @@ def _base(options: Namespace) -> dict[str, Any]:
 
 
 def dry_run(options: Namespace, commands: list[TypedCommand]) -> int:
+    session = open_for(options)
     ask = {**_base(options), "argv": commands[0].argv}
-    plan = open_session().call("POST", "/v1/plan", ask, repeat=True)
+    plan = session.call("POST", "/v1/plan", ask, repeat=True)
     if options.json:
         lines = [{"number": command.number, "argv": command.argv} for command in commands]
         say_json({"lines": lines, "plan": plan})
@@ -308,7 +309,7 @@ def _shown(command: TypedCommand) -> str:
 
 def run_all(options: Namespace, commands: list[TypedCommand], name: str, source: str) -> int:
     """Submit or resume them as one batch, and follow it."""
-    session = open_session()
+    session = open_for(options)
     view = None
     if options.resume or options.rerun_failed:
         view = _resumed(session, options, commands, name, source)
@@ -322,13 +323,16 @@ def run_all(options: Namespace, commands: list[TypedCommand], name: str, source:
         return _in_order(session, view)
     from towline.cli.batch.display import display_for
     from towline.cli.batch.follow import BatchFollow
+    from towline.cli.batch.home import take_batch_home
 
     if options.json:
         say_json({"batch": view})
     else:
         where = shown_cluster(view["cluster"])
         tell(f"batch {view['name']}: {count(view['count'], 'job')} on {where}")
-    return BatchFollow(session, view["name"], display_for(options.json), since).run()
+    code = BatchFollow(session, view["name"], display_for(options.json), since).run()
+    take_batch_home(session, view["name"])
+    return code
 
 
 def _submitted(session: Session, ask: dict[str, Any]) -> dict[str, Any]:
@@ -369,6 +373,7 @@ def _in_order(session: Session, view: dict[str, Any]) -> int:
     import time
 
     from towline.cli.batch.follow import print_in_order
+    from towline.cli.batch.home import take_batch_home
     from towline.cli.terminal.batch_wording import exit_code, summary
     from towline.client.batches import jobs_of
 
@@ -376,6 +381,7 @@ def _in_order(session: Session, view: dict[str, Any]) -> int:
     code = print_in_order(session, name, range(first, first + view["count"]))
     if code is not None:
         return code
+    take_batch_home(session, name)
     ended = jobs_of(session, name, limit=1)["batch"]
     tell(summary(ended, time.time()))
     return exit_code(ended)

@@ -58,6 +58,8 @@ def main(args: list[str]) -> int:
     asking = parser()
     options = asking.read(args)
     session = open_session()
+    if session.takes_home:
+        return _through_server(asking, session, options)
     if options.list:
         return _list(session, options.json)
     if options.stop is not None:
@@ -74,6 +76,23 @@ def main(args: list[str]) -> int:
         _tell(job, options.port, _open(session, job, options.port, options.local), options.json)
         return 0
     return _stay(session, job, options)
+
+
+def _through_server(asking: Parser, session: Session, options: Namespace) -> int:
+    """A port of a job on a team's server: no Engine here would keep it open without us."""
+    from towline.cli.ports import lead, listen, until_left
+
+    if options.list or options.stop is not None or options.detach:
+        asking.error("ports of a team's server are open while `tow forward` runs, and no longer")
+    if options.port is None:
+        asking.error("which port of which job? tow forward JOB PORT")
+    here, port = options.port
+    job = job_number(session, options.job)
+    listener = listen(options.local or here)
+    lead(listener, session, job, port=port)  # type: ignore[arg-type]
+    _tell(job, port, listener.getsockname()[1], options.json)
+    until_left()
+    return 0
 
 
 def _ports(text: str) -> tuple[int, int]:

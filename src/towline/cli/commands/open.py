@@ -44,12 +44,31 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     options, session, job = read_with_job(parser(), args)
     seen = answering(session, job, options.name)
-    if options.json:
+    if session.takes_home:
+        return _through_server(session, seen, options.json)
+    return _show(seen, options.json)
+
+
+def _show(seen: dict[str, Any], json: bool) -> int:
+    if json:
         say_json(seen)
     elif not os.isatty(1) or not _shown(seen["url"]):
         say(seen["url"])
     else:
         note(f"opened {seen['url']}")
+    return 0
+
+
+def _through_server(session: Session, seen: dict[str, Any], json: bool) -> int:
+    """A service of a job on a team's server is reached while this command runs."""
+    from towline.cli.ports import lead, listen, until_left
+
+    listener = listen(0)
+    lead(listener, session, seen["job"], service=seen["name"])  # type: ignore[arg-type]
+    local = listener.getsockname()[1]
+    _show({**seen, "local": local, "url": f"http://localhost:{local}{seen['path']}"}, json)
+    note("Ctrl-C ends it")
+    until_left()
     return 0
 
 

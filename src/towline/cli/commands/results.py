@@ -51,7 +51,7 @@ def main(args: list[str]) -> int:
     target = f"/v1/jobs/{found.job}/results"
     with shown(session, target, f"results of job {found.job}"):
         done = session.call("POST", target, {"back": options.back}, repeat=True)
-    elsewhere = session.take_home(found.job)
+    elsewhere = session.take_home(found.job) is not None
     if options.json:
         say_json(done)
         return 0

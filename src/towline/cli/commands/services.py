@@ -9,6 +9,10 @@ from towline.cli.terminal.table import show_table
 from towline.client.names import job_number
 from towline.client.transport import with_query
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 COLOUR_OF = {"up": "green", "failed": "red", "unreachable": "yellow"}
 EXAMPLES = """
 tow services
@@ -31,6 +35,11 @@ def parser() -> Parser:
 def main(args: list[str]) -> int:
     options = parser().read(args)
     session = open_session()
+
+    def reached_with(seen: dict[str, Any]) -> str:
+        """A team's server opens no port for it: a command here does."""
+        return f"{session.typed} open {seen['job']} {seen['name']}" if seen["state"] == "up" else ""
+
     job = None if options.job is None else job_number(session, options.job)
     answer = session.call("GET", with_query("/v1/services", job=job))
     if options.json:
@@ -44,7 +53,7 @@ def main(args: list[str]) -> int:
                 seen["name"],
                 seen["machine"],
                 (seen["state"], COLOUR_OF.get(seen["state"], "")),
-                seen["text"] or seen["url"],
+                seen["text"] or seen["url"] or reached_with(seen),
             ]
             for seen in answer["services"]
         ]

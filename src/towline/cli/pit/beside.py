@@ -8,12 +8,9 @@ from towline.cli.pit.failures import Failed
 from towline.cli.pit.session import PitSession
 from towline.cli.pit.typed.names import job_number
 from towline.cli.terminal import say, write
-from towline.errors import TowlineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
-
     from towline.cli.pit.typed.grammar import Typed
 
 _PAIR = re.compile(r"(?:(\d{1,5}):)?(\d{1,5})")
@@ -57,8 +54,9 @@ def pairs(words: list[str]) -> list[tuple[int, int]]:
 
 
 def forward(typed: Typed) -> None:
-    import socket
     import threading
+
+    from towline.cli.ports import lead, listen
 
     number = job_number(typed.words[0])
     wanted = pairs(typed.words[1:])
@@ -68,44 +66,9 @@ def forward(typed: Typed) -> None:
     worker = running_worker(session, number, typed)
     listening = []
     for here, there in wanted:
-        try:
-            listening.append((socket.create_server(("127.0.0.1", here)), there))
-        except OSError as error:
-            raise Failed(f"cannot listen on port {here}: {error.strerror}") from None
+        listening.append((listen(here), there))
         say(f"Forwarding port {there} of worker {worker} to port {here} on localhost...")
     say("Hit Ctrl-C to stop forwarding.")
-    for server, there in listening:
-        where = f"/v1/jobs/{number}/connect?port={there}&process={worker}"
-        threading.Thread(target=_serve, args=(session, server, where), daemon=True).start()
+    for listener, there in listening:
+        lead(listener, session, number, port=there, process=worker)
     threading.Event().wait()
-
-
-def _serve(session: PitSession, server: socket.socket, where: str) -> None:
-    import threading
-
-    while True:
-        connection, _ = server.accept()
-        threading.Thread(target=_join, args=(session, connection, where), daemon=True).start()
-
-
-def _join(session: PitSession, local: socket.socket, where: str) -> None:
-    """Carry one connection, both ways, in one request."""
-    from towline.cli.pit.joint import carry
-
-    try:
-        remote = session.connect()
-    except TowlineError:
-        return local.close()
-    try:
-        remote.settimeout(None)
-        lines = [f"POST {where} HTTP/1.1", f"Host: {session.host}", "Connection: close"]
-        lines += [f"{name}: {value}" for name, value in session.headers().items()]
-        head = "\r\n".join([*lines, "Transfer-Encoding: chunked", "", ""])
-        remote.sendall(head.encode("latin-1"))
-        carry(local, remote)
-    except OSError:
-        pass  # either side may leave at any time
-    finally:
-        local.close()
-        remote.close()
-    return None

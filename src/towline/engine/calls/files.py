@@ -169,17 +169,20 @@ class FileCalls:
                 else:
                     yield {"end": {**view(job), **_ended(item)}}, b""
 
-    def connect(self, who: Principal, job_id: int, process: int, port: int) -> Carry:
-        """A connection to a port beside a process of a running job, both ways at once."""
+    def connect(self, who: Principal, job_id: int, process: int, port: int, service: str) -> Carry:
+        """A connection to a port beside a process of a running job, or to a service of it, both
+        ways at once."""
         job = self._find(who, job_id)
-        if not port:
-            raise UsageError("which port?", hint="port=6006")
+        if bool(port) == bool(service):
+            raise UsageError("which port, or which service?", hint="port=6006")
+        if service and service not in (one.name for one in job.spec.services):
+            raise NotFound(f"job {job_id} has no service {service!r}")
         if job.attempt is None or job.state is not State.RUNNING:
             raise NotFound("Worker not active", hint=f"job {job_id} does not run now")
         _check_process(job, job.attempt, process)
 
         async def carry(reader: StreamReader, writer: StreamWriter) -> None:
-            await self._parts.fleet.carry(job, process, Port(port), reader, writer)
+            await self._parts.fleet.carry(job, process, Port(port, service), reader, writer)
 
         return carry
 

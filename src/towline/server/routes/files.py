@@ -52,6 +52,8 @@ class Back(msgspec.Struct):
 class PortOf(msgspec.Struct):
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
     process: Place = 0
+    #: In place of a port: a service of the job, by its name.
+    service: str = ""
 
 
 class ForwardAsk(msgspec.Struct):
@@ -131,7 +133,8 @@ async def forward(call: Call, job_id: int, body: ForwardAsk) -> Forwarded:
 @post("/v1/jobs/{job_id:int}/connect")
 async def connect(call: Call, job_id: int, query: PortOf) -> Connected:
     """A connection to a port beside a process of a running job, both ways at once."""
-    return Connected(call.api.files.connect(call.who, job_id, query.process, query.port))
+    meant = (query.process, query.port, query.service)
+    return Connected(call.api.files.connect(call.who, job_id, *meant))
 
 
 @get("/v1/forwards")

@@ -98,7 +98,7 @@ async def _serve(
     opened = open_engine(paths)
     team = Team(opened.engine, paths, settings)
     workspace = team_workspace(opened.engine, opened.backends.blobs, team)
-    parts = EngineParts(opened.engine, opened.backends, paths, workspace)
+    parts = EngineParts(opened.engine, opened.backends, paths, workspace, opens_ports=False)
     team.begin(parts, lambda: workspace.places(None))
     loop_task = asyncio.create_task(opened.engine.run(), name="engine")
     await parts.open()
