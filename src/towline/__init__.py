@@ -15,11 +15,20 @@ if TYPE_CHECKING:
     from towline.client.team import server_session
     from towline.functions.calls import job, remote
     from towline.functions.executor import Executor
+    from towline.sweeps.report import report
 
 __all__ = [
-    "Executor", "Job", "Session", "__version__", "errors", "job", "remote", "server_session",
+    "Executor",
+    "Job",
+    "Session",
+    "__version__",
+    "errors",
+    "job",
+    "remote",
+    "report",
+    "server_session",
     "submit",
-]  # fmt: skip
+]
 
 #: What is offered -> the module that has it.
 _OFFERED = {
@@ -28,6 +37,7 @@ _OFFERED = {
     "Session": "towline.client.session",
     "job": "towline.functions.calls",
     "remote": "towline.functions.calls",
+    "report": "towline.sweeps.report",
     "server_session": "towline.client.team",
     "submit": "towline.client.job",
 }

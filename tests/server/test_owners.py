@@ -56,6 +56,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "exec": {"argv": ["true"]},
     "forward": {"port": 8888},
     "fetch": {"files": []},
+    "more": {"lines": [{"argv": ["true"]}]},
 }
 
 

@@ -17,6 +17,8 @@ from hydra.utils import get_original_cwd
 log = logging.getLogger(__name__)
 SEEN: list[str] = []
 LOCK = threading.Lock()
+#: Every time that a run begins, on this machine.
+LEDGER = Path(os.environ.get("RAN_IN") or Path.home()) / "ran"
 
 
 class Odd(Exception):
@@ -37,6 +39,16 @@ def misbehave(how: str) -> None:
         ctypes.string_at(0)
     if how == "kill":
         os.kill(os.getpid(), 9)
+    if how == "sleepy" and len(ran(HydraConfig.get().job.num)) == 1:
+        time.sleep(1000)
+    if how == "flaky" and len(ran(HydraConfig.get().job.num)) == 1:
+        raise ValueError("not at first")
+
+
+def ran(number: int) -> list[str]:
+    """The times that a run was begun here."""
+    lines = LEDGER.read_text().splitlines()
+    return [line for line in lines if line.split()[0] == str(number)]
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
@@ -44,6 +56,9 @@ def main(config):
     with LOCK:
         began = time.time()
     log.info("run %s", config.how)
+    with LEDGER.open("a") as ledger:
+        ledger.write(f"{HydraConfig.get().job.num} {config.how}\n")
+    print(f"printed by {config.how}", flush=True)
     folder = Path(HydraConfig.get().runtime.output_dir)
     time.sleep(config.seconds)
     misbehave(config.how)

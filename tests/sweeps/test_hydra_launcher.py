@@ -1,4 +1,4 @@
-"""`hydra/launcher=towline`, as it is typed: sweeps on this machine, ssh machines and a Slurm."""
+"""`hydra/launcher=towline`, as it is typed: sweeps on this machine and ssh machines."""
 
 import fcntl
 import json
@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from testbed.hosts import Hosts
-from testbed.slurm import Slurm
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 
@@ -38,11 +37,29 @@ class App:
         return subprocess.run(
             [sys.executable, "train.py", "--multirun", "hydra.sweep.dir=out", *words],
             cwd=self.folder,
-            env={**self.tow.env, **env},
+            env={**self.env, **env},
             capture_output=True,
             text=True,
             timeout=110,
         )
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {**self.tow.env, "RAN_IN": str(self.folder.parent)}
+
+    def popen(self, *words: str, **env: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "train.py", "--multirun", "hydra.sweep.dir=out", *words],
+            cwd=self.folder,
+            env={**self.env, **env},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ran(self) -> list[str]:
+        """Every time that a run began on this machine."""
+        return sorted((self.folder.parent / "ran").read_text().splitlines())
 
     def saw(self, run: object, sweep: str = "out") -> Any:
         return json.loads((self.folder / sweep / str(run) / "result.json").read_text())
@@ -137,7 +154,7 @@ def test_who_does_not_wait_has_the_prompt_back_and_old_code_and_configuration_ru
     wait_until(lambda: tow.json("status")["jobs"][0]["state"] == "running", 60)
     done = app(*HERE, "hydra.launcher.wait_for_completion=false", "seconds=0.01,0.02")
     assert done.returncode == 0, done.stderr
-    assert "follow it: tow batch show -f train" in done.stdout
+    assert "follow it: tow sweep status -f train" in done.stdout
     (app.folder / "helper.py").write_text("VERSION = 2\n")
     (app.folder / "conf" / "config.yaml").write_text("how: changed\nseconds: 0.0\ntag: none\n")
     (app.folder / "go").touch()
@@ -198,14 +215,7 @@ def test_odd_overrides_arrive_as_with_hydra_itself(app: App) -> None:
 
 
 def test_an_interrupt_stops_the_sweep_and_keeps_what_is_done(app: App, tow: Tow) -> None:
-    words = ["hydra.sweep.dir=out", *HERE, "hydra.launcher.parallel_runs_per_node=1"]
-    running = subprocess.Popen(
-        [sys.executable, "train.py", "--multirun", *words, "seconds=0.0,1000"],
-        cwd=app.folder,
-        env=tow.env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    running = app.popen(*HERE, "hydra.launcher.parallel_runs_per_node=1", "seconds=0.0,1000")
     wait_until((app.folder / "out" / "1" / "train.log").exists, 60)
     running.send_signal(2)
     assert running.wait(60) == 130
@@ -236,7 +246,7 @@ def test_an_application_of_a_package_runs_with_warnings_as_errors(app: App, tow:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "pkg.app", "--multirun", *words],
         cwd=app.folder,
-        env={**tow.env, "PYTHONPATH": str(app.folder / "lib")},
+        env={**app.env, "PYTHONPATH": str(app.folder / "lib")},
         capture_output=True,
         text=True,
         timeout=110,
@@ -288,40 +298,3 @@ def test_results_of_ssh_machines_come_home_into_the_sweeps_folder(
     words += ["hydra.launcher.wait_for_completion=false", "hydra.sweep.dir=later"]
     assert app(*words, "how=one,two", **env).returncode == 0
     wait_until((app.folder / "later" / "1" / "result.json").exists, 60)
-
-
-@pytest.mark.real
-def test_one_allocation_of_a_slurm_runs_a_pack(app: App, tow: Tow, slurm: Slurm) -> None:
-    (tow.home / "config.toml").write_text('[clusters.cedar]\nkind = "slurm"\nhost = "cedar"\n')
-    # The seed's own block, for a partition and GPUs that there are here.
-    launcher = """
-defaults:
-  - override hydra/launcher: clusterduck_slurm
-  - _self_
-how: well
-seconds: 0.3
-tag: none
-hydra:
-  launcher:
-    timeout_min: 5
-    partition: gpu
-    gres: gpu:2
-    parallel_runs_per_node: 2
-    total_runs_per_node: 4
-    wait_for_completion: True
-    resources_config:
-      cpu:
-      cuda:
-      stagger:
-        delay: 0.1
-"""
-    (app.folder / "conf" / "config.yaml").write_text(launcher)
-    done = app("how=a,b,c,d,kill,f,g,h", "+hydra.launcher.nice=5", **app.with_hydra())
-    assert done.returncode == 1 and "killed by signal 9" in done.stdout + done.stderr
-    saw = {number: app.saw(number) for number in (0, 1, 2, 3, 5, 6, 7)}
-    assert {one["gpus"] for one in saw.values()} == {"0", "1"}
-    for one in saw.values():
-        for other in saw.values():
-            if one is not other and one["host"] == other["host"] and one["gpus"] == other["gpus"]:
-                assert one["ended"] <= other["began"] or other["ended"] <= one["began"]
-    assert tow.json("batch", "list")["batches"][0]["count"] == 2

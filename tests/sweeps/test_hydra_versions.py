@@ -1,4 +1,4 @@
-"""The release of Hydra that comes next: its own suites once more, and a search by Optuna."""
+"""The release of Hydra that comes next: its own suites once more, and searches by Optuna."""
 
 import contextlib
 import fcntl
@@ -114,3 +114,77 @@ def test_a_search_by_optuna_of_twelve_trials_goes_on_when_one_fails(
         timeout=300,
     )
     assert refused.returncode != 0 and "wants the values of its runs" in refused.stderr
+
+
+STREAM = """
+import os, time
+from pathlib import Path
+import hydra, towline
+
+@hydra.main(version_base=None, config_path=None)
+def main(config):
+    others = Path(os.environ["OTHERS"])
+    towline.report(config.x, 0)
+    if config.x > 90:
+        # Until it is pruned.
+        time.sleep(1000)
+    if config.x == 7:
+        # The others begin and end one after the other while this one runs.
+        while len(list(others.iterdir())) < 4:
+            time.sleep(0.1)
+    if config.x == 9:
+        raise ValueError("this does not converge")
+    (others / f"{config.x}-{time.time()}").touch()
+    return config.x
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_search_asks_for_the_next_trial_as_each_ends_and_prunes(
+    next_python: Path, tow: Tow
+) -> None:
+    (tow.folder / "search.py").write_text(STREAM)
+    others = tow.folder.parent / "others"
+    others.mkdir()
+    words = ["hydra/launcher=towline", "hydra.launcher.cluster=local"]
+    words += ["hydra/sweeper=towline_optuna", "hydra.sweeper.storage=sqlite:///study.db"]
+    words += ["hydra.sweeper.study_name=search", "hydra.sweeper.max_failure_rate=0.5"]
+    grid = "{_target_: optuna.samplers.GridSampler, search_space: {+x: [7, 1, 2, 3, 4, 9, 95]}}"
+    pruner = "{_target_: optuna.pruners.ThresholdPruner, upper: 90}"
+    words += [f"hydra.sweeper.sampler={grid}", f"hydra.sweeper.pruner={pruner}"]
+    command = [next_python, "search.py", "-m", "hydra.sweep.dir=out", *words]
+
+    def typed(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *more],
+            cwd=tow.folder,
+            env={**tow.env, "OTHERS": str(others)},
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+
+    done = typed("hydra.sweeper.n_trials=7", "+x=choice(7,1,2,3,4,9,95)")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = "SELECT state, value FROM trials LEFT JOIN trial_values USING (trial_id)"
+    with contextlib.closing(sqlite3.connect(tow.folder / "study.db")) as study:
+        rows = study.execute(told).fetchall()
+    counts = {state: sum(one == state for one, _ in rows) for state, _ in rows}
+    assert counts == {"COMPLETE": 5, "FAIL": 1, "PRUNED": 1}
+    assert "best_value: 1" in (tow.folder / "out" / "optimization_results.yaml").read_text()
+    # All trials are one sweep.
+    table = tow.json("sweep", "table", "search")["runs"]
+    assert [run["run"] for run in table] == list(range(7))
+    assert sorted(run["state"] for run in table) == [*["done"] * 5, "failed", "stopped"]
+    for more, said in (
+        (["+x=1"], "there is nothing to search"),
+        (["+x=1,2", "hydra.sweeper.n_jobs=0"], "n_jobs is a whole number from 1 on"),
+        (["+x=1,2", "hydra.sweeper.direction=up"], "direction is minimize or maximize"),
+    ):
+        refused = typed(*more)
+        assert refused.returncode != 0 and said in refused.stderr, refused.stderr
+        assert "Traceback" not in refused.stderr

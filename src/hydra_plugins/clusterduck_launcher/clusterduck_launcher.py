@@ -9,5 +9,11 @@ class ClusterDuckSlurmLauncher(TowlineLauncher):
     queue = "slurm"
 
 
+class ClusterDuckLauncher(ClusterDuckSlurmLauncher):
+    """The same, as configurations of its second version call it."""
+
+
 class ClusterDuckLocalLauncher(TowlineLauncher):
-    """Runs packs of runs on this machine."""
+    """Runs packs of runs on this machine; it is for trying, so what needs GPUs runs without."""
+
+    needs_gpus = False

@@ -26,9 +26,11 @@ from hydra_plugins.towline_launcher._returns import Run, returned
 from hydra_plugins.towline_launcher._there._recipes import Recipe, apply
 from hydra_plugins.towline_launcher._waiting import wait_for
 from towline.client.session import Session
+from towline.client.transport import with_query
 from towline.errors import TowlineError, UsageError
-from towline.sweeps.fields import job_options, packs_of, resources_of, unused
+from towline.sweeps.fields import carries_of, job_options, packs_of, resources_of, unused
 from towline.sweeps.home import leave_behind
+from towline.sweeps.records import SweepRecords
 from towline.sweeps.sweep import Plan, Sweep, submit
 
 log = logging.getLogger("towline")
@@ -65,37 +67,54 @@ class Launch:
         self.overrides = overrides
         self.first = first
         self.session = Session()
+        self.records = SweepRecords(self.session)
         self.isolation = str(self.fields.get("isolation") or ISOLATIONS[0])
         if self.isolation not in ISOLATIONS:
             raise UsageError(f"hydra.launcher.isolation is one of {', '.join(ISOLATIONS)}")
 
     def run(self) -> Sequence[JobReturn]:
-        fields = self.fields
-        waits = bool(fields.get("wait_for_completion"))
+        waits = bool(self.fields.get("wait_for_completion"))
         if not waits and self.config.hydra.sweeper._target_ != BASIC:
             raise UsageError(
                 "this sweeper wants the values of its runs, and wait_for_completion is false",
                 "set hydra.launcher.wait_for_completion=true",
             )
+        sweep = self.begin()
+        self._tell(sweep)
+        if not waits:
+            self.leave()
+            return []
+        wait_for(self.session, sweep, self.leave)
+        return self.finish()
+
+    def begin(self) -> Sweep:
+        """Submit it."""
+        fields = self.fields
         packs, parallel = packs_of(len(self.overrides), fields)
         resources, options = resources_of(fields), job_options(fields)
-        options["cluster"] = self._cluster(options.get("cluster"))
-        cwd, folder = self.config.hydra.runtime.cwd, self._folder()
-        runs = self._runs()
+        options["cluster"] = self.cluster = self._cluster(options.get("cluster"))
+        if "gpus" in options and not self.launcher.needs_gpus and not self._has_gpus():
+            log.warning("there is no GPU on this machine: runs get none")
+            del options["gpus"]
+        folder = self._folder()
+        self.runs = self._runs()
         plan = Plan(
-            folder=str(cwd),
+            folder=str(self.config.hydra.runtime.cwd),
             sweep=str(folder),
             packs=packs,
             parallel=parallel,
             titles=[filter_overrides(one) for one in self.overrides],
             program=f"{PROGRAM}._run",
+            first=self.first,
             resources=resources,
+            tmpdir_vars=sorted({"TMPDIR", *(fields.get("tmpdir_vars") or ())}),
             verbose=bool(fields.get("verbose")),
             raised=[one.name for one in fields_of(JobReturn) if one.name.startswith("_remote_")],
             sys_path=[path for path in sys.path if path and os.path.isabs(path)],
         )
-        sweep = submit(
+        self.sweep = submit(
             self.session,
+            self.records,
             plan,
             name=str(fields.get("name") or "sweep"),
             files=self._files(),
@@ -103,19 +122,25 @@ class Launch:
             options={name: value for name, value in options.items() if value is not None},
             python=str(fields.get("python") or ""),
             max_parallel=int(fields.get("array_parallelism") or 0) if len(packs) > 1 else 0,
+            carries=carries_of(fields),
+            leader=self.launcher.leader,
         )
-        self._tell(sweep, plan)
-        leave = partial(self._leave, sweep, options["cluster"])
-        if not waits:
-            leave()
-            return []
-        wait_for(self.session, sweep, leave)
+        if self.launcher.leader:
+            self.records.follow_up(self.launcher.leader, self.sweep)
+        else:
+            self.launcher.leader = self.sweep.token
+        return self.sweep
+
+    def finish(self) -> list[JobReturn]:
+        """What its runs returned, once it has ended and is home."""
+        sweep = self.sweep
         returns = [
-            returned(run, sweep.result(place), str(cwd), str(folder))
-            for place, run in enumerate(runs)
+            returned(run, sweep.result(place), sweep.folder, sweep.sweep)
+            for place, run in enumerate(self.runs)
         ]
         self._tell_failures(sweep, returns)
-        sweep.tidy()
+        if all(one.status == JobStatus.COMPLETED for one in returns):
+            sweep.tidy()
         return returns
 
     def _folder(self) -> Path:
@@ -124,10 +149,10 @@ class Launch:
         take(folder)
         return folder
 
-    def _leave(self, sweep: Sweep, cluster: str | None) -> None:
+    def leave(self) -> None:
         """Have it come home without us."""
-        if cluster != "local":
-            leave_behind(sweep.name)
+        if self.cluster != "local" or self.sweep.carries:
+            leave_behind(self.sweep.token)
 
     def _cluster(self, named: str | None) -> str | None:
         """The cluster that is meant where none is named."""
@@ -143,6 +168,10 @@ class Launch:
                 "name it: hydra.launcher.cluster=NAME; add one: tow clusters add NAME --slurm HOST",
             )
         return str(found[0])
+
+    def _has_gpus(self) -> bool:
+        query = with_query("/v1/machines", cluster=self.cluster)
+        return any(one.get("gpus") for one in self.session.call("GET", query)["machines"])
 
     def _runs(self) -> list[Run]:
         """Every run, with what makes its configuration as it is now and here."""
@@ -180,16 +209,14 @@ class Launch:
             "settings": json.dumps(settings).encode(),
         }
 
-    def _tell(self, sweep: Sweep, plan: Plan) -> None:
-        jobs = len(plan.packs)
-        log.info(
-            "sweep %s: %d runs in %d jobs · %s", sweep.name, len(plan.titles), jobs, plan.sweep
-        )
-        for number, title in enumerate(plan.titles):
+    def _tell(self, sweep: Sweep) -> None:
+        runs, jobs = len(sweep.titles), len(sweep.tries[0].packs)
+        log.info("sweep %s: %d runs in %d jobs · %s", sweep.name, runs, jobs, sweep.sweep)
+        for number, title in enumerate(sweep.titles):
             log.info("\t#%d : %s", self.first + number, " ".join(title))
         if left := unused(self.fields):
             log.warning("these fields of hydra.launcher do nothing here: %s", ", ".join(left))
-        log.info("follow it: tow batch show -f %s", sweep.name)
+        log.info("follow it: tow sweep status -f %s", sweep.name)
 
     def _tell_failures(self, sweep: Sweep, returns: list[JobReturn]) -> None:
         failed = [one for one in returns if one.status == JobStatus.FAILED]
@@ -207,7 +234,9 @@ class Launch:
                 error,
                 f"\n{words}" if words else "",
             )
-        log.error("%d of %d runs failed · tow batch log %s", len(failed), len(returns), sweep.name)
+        log.error(
+            "%d of %d runs failed · tow sweep retry %s", len(failed), len(returns), sweep.name
+        )
 
 
 def take(folder: Path) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from towline.client.batches import ask_of_batch
 from towline.client.session import Session
 from towline.functions.remote.wire import VALUE
-from towline.sweeps.sweep import Sweep, wait
+from towline.sweeps.sweep import Sweep
+from towline.sweeps.waiting import wait
 
 log = logging.getLogger("towline")
 QUESTION = "\n[s]top the sweep, [d]etach (it goes on without you), or [k]eep waiting? "
@@ -19,13 +20,13 @@ def wait_for(session: Session, sweep: Sweep, leave: Callable[[], None]) -> None:
     """Wait for it; Ctrl-C asks what to do, and stops everything where nobody can be asked."""
     while True:
         try:
-            wait(session, sweep, lambda event: None)
+            wait(session, sweep)
             return
         except KeyboardInterrupt:
             answer = asked()
         if answer == "d":
             leave()
-            log.info("sweep %s goes on: tow batch show -f %s", sweep.name, sweep.name)
+            log.info("sweep %s goes on: tow sweep status -f %s", sweep.name, sweep.name)
             raise SystemExit(0)
         if answer == "s":
             stop(session, sweep)
@@ -51,8 +52,9 @@ def asked() -> str:
 def stop(session: Session, sweep: Sweep) -> None:
     """Stop it and say what is done; Ctrl-C does not wait for the end."""
     log.error("stopping sweep %s", sweep.name)
-    ask_of_batch(session, sweep.name, "stop", {"now": True})
-    wait(session, sweep, lambda event: None)
+    for tried in sweep.tries:
+        ask_of_batch(session, tried.batch, "stop", {"now": True})
+    wait(session, sweep)
     came = [sweep.result(run) for run in range(len(sweep.titles))]
     done = sum(one is not None and one[0] == VALUE for one in came)
     log.error("%d of %d runs were done, the others were stopped", done, len(came))

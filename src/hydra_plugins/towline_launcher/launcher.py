@@ -79,6 +79,14 @@ class ClusterDuckSlurmConf(TowlineConf):
     )
     parallel_runs_per_node: Any = 1
     wait_for_completion: bool = False
+    # Those of its second version.
+    log_folder: Any = "${hydra.sweep.dir}/slurm"
+    sbatch_kwargs: Any = field(default_factory=dict)
+    srun_kwargs: Any = field(default_factory=dict)
+    teardown: Any = None
+    tmpdir_vars: Any = field(default_factory=lambda: ["TMP", "TMPDIR"])
+    do_submit: bool = True
+    local_debug: bool = False
 
 
 @dataclass
@@ -98,12 +106,16 @@ class TowlineLauncher(Launcher):
 
     #: The kind of queue that is meant where no cluster is named.
     queue = ""
+    #: GPUs that are asked for where there are none are done without.
+    needs_gpus = True
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
         self.config: Any = None
         self.task_function: Any = None
         self.hydra_context: Any = None
+        #: The sweep of its first call: some sweepers call it several times.
+        self.leader = ""
 
     def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:
         self.config = config

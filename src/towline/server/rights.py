@@ -48,6 +48,7 @@ RIGHTS: dict[tuple[str, str], Right] = {
     ("GET", "/v1/batches/{name:str}/follow"): Right.OWN,
     ("POST", "/v1/batches/{name:str}/stop"): Right.OWN,
     ("POST", "/v1/batches/{name:str}/retry"): Right.OWN,
+    ("POST", "/v1/batches/{name:str}/more"): Right.OWN,
     ("POST", "/v1/batches/{name:str}/results"): Right.OWN,
     ("GET", "/v1/jobs/{job_id:int}/files"): Right.OWN,
     ("GET", "/v1/jobs/{job_id:int}/walk"): Right.OWN,

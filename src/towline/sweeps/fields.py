@@ -23,14 +23,18 @@ _ONE = ("nodes", "tasks_per_node")
 _UNUSED: dict[str, tuple[Any, ...]] = {
     "comment": (None,),
     "signal_delay_s": (120, None),
-    "max_num_timeout": (0, None),
     "srun_args": (None, []),
+    "srun_kwargs": (None, {}),
+    "teardown": (None, []),
+    "do_submit": (True, None),
+    "local_debug": (False, None),
 }
 #: Fields that say nothing about the jobs.
 _ELSEWHERE = (
     *("cluster", "request", "name", "python", "folder", "wait_for_completion", "verbose"),
     *("parallel_runs_per_node", "total_runs_per_node", "resources_config", "isolation"),
-    *("submitit_folder", "stderr_to_stdout", "use_srun", "array_parallelism"),
+    *("submitit_folder", "stderr_to_stdout", "use_srun", "array_parallelism", "max_num_timeout"),
+    *("log_folder", "sbatch_kwargs", "tmpdir_vars"),
     *("timeout_min", "cpus_per_task", "gpus_per_node", "mem_gb", "setup", "additional_parameters"),
 )
 
@@ -50,11 +54,16 @@ def job_options(fields: Mapping[str, Any]) -> dict[str, Any]:
         "cpus": fields.get("cpus_per_task"),
         "gpus": fields.get("gpus_per_node"),
         "mem": None if fields.get("mem_gb") is None else f"{fields['mem_gb']}G",
-        "time": None if not minutes else f"{_number('timeout_min', minutes, 0)}min",
+        "time": None if not minutes else _time_limit(minutes),
         "setup": "\n".join(fields.get("setup") or ()) or None,
         "options": queue_options(fields) or None,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def carries_of(fields: Mapping[str, Any]) -> int:
+    """How often what a job had no time for goes into another one."""
+    return _number("max_num_timeout", fields.get("max_num_timeout") or 0, 0)
 
 
 def unused(fields: Mapping[str, Any]) -> list[str]:
@@ -67,7 +76,8 @@ def queue_options(fields: Mapping[str, Any]) -> dict[str, str]:
     known = {*_OF_QUEUE, *_ONE, *_UNUSED, *_ELSEWHERE}
     given = {name: fields.get(name) for name in _OF_QUEUE}
     given |= {name: value for name, value in fields.items() if name not in known}
-    given |= dict(fields.get("additional_parameters") or {})
+    for more in ("additional_parameters", "sbatch_kwargs"):
+        given |= dict(fields.get(more) or {})
     # One process per job is what it is anyway.
     if str(given.get("ntasks")) == "1":
         del given["ntasks"]
@@ -102,6 +112,16 @@ def resources_of(fields: Mapping[str, Any]) -> dict[str, Any]:
                 f"it has: {', '.join(RESOURCES)}",
             )
     return found
+
+
+def _time_limit(minutes: Any) -> str:
+    try:
+        seconds = float(minutes) * 60
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"hydra.launcher.timeout_min is a number of minutes, not {minutes!r}")
+    return f"{seconds:g}s" if seconds % 60 else f"{int(seconds) // 60}min"
 
 
 def _number(name: str, value: Any, least: int) -> int:

@@ -1,23 +1,24 @@
-"""A sweep that was submitted: a batch, the folder of its runs, and what came of them."""
+"""A sweep that was submitted: its batches, the folder of its runs, and what came of them."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from towline.client.asks import ask_for
-from towline.client.batch_follow import follow_batch
+from towline.client.batches import batch_path, jobs_of
 from towline.client.submission import new_key
-from towline.errors import NotFound
 from towline.functions.parcel import parcel, program_with
 from towline.functions.remote.wire import Forged, Frame, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from towline.client.asks import Options
     from towline.client.session import Session
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _INSIDE = ".towline"
 #: In the folder of a job, where the sweep's own cannot be seen.
 _ELSEWHERE = "sweep"
-_SWEEPS = "sweeps"
 
 
 @dataclass
@@ -42,7 +42,11 @@ class Plan:
     #: Run -> its overrides; and the module that runs it.
     titles: list[list[str]]
     program: str
+    #: What the first of them is called: sweepers may launch several times.
+    first: int = 0
     resources: dict[str, Any] = field(default_factory=dict)
+    #: Variables that name a run's own folder for what is temporary.
+    tmpdir_vars: list[str] = field(default_factory=lambda: ["TMPDIR"])
     verbose: bool = False
     sys_path: list[str] = field(default_factory=list)
     #: What the program tells of an exception, by its own names for it.
@@ -50,50 +54,119 @@ class Plan:
 
 
 @dataclass
-class Sweep:
-    """One that was submitted."""
+class Try:
+    """A batch that runs some runs: all of them at first, later those that are to run again."""
 
-    #: The batch's, by which `tow` knows it.
-    name: str
+    batch: str
+    #: The runs of each of its jobs, and what the job is called among those of the sweep.
+    packs: list[list[int]]
+    names: list[str]
+
+
+@dataclass
+class Sweep:
+    """One call of a launcher: runs that were submitted together."""
+
     folder: str
     sweep: str
-    #: Where results are, below the sweep's folder; and the names of its jobs' results.
+    #: Where results are, below the sweep's folder; all that its jobs call themselves begins so.
     results: str
-    lines: list[str]
+    token: str
+    first: int
     titles: list[list[str]]
     key: str
+    tries: list[Try]
+    #: So often what the time limit of a job left undone still goes into another one.
+    carries: int = 0
+    #: The sweep that the launcher's first call made, and of that one: those of its later calls.
+    leader: str = ""
+    followers: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The first batch's, by which `tow` knows it."""
+        return self.tries[0].batch
+
+    @property
+    def place(self) -> Path:
+        return Path(self.sweep) / self.results
 
     def result(self, run: int) -> Frame | None:
         """What came of a run, checked to be from its job; None when nothing did."""
         try:
-            data = (Path(self.sweep) / self.results / str(run)).read_bytes()
+            data = (self.place / str(run)).read_bytes()
             return unpacked(bytes.fromhex(self.key), data)[0]
         except (OSError, IndexError, Forged):
             return None
 
+    def printed_in(self, run: int) -> Path:
+        """Where what a run of a pack prints is, once it is home."""
+        return self.place / f"{run}.out"
+
     def bring_home(self) -> None:
         """Put what came home from machines that do not see the sweep's folder into it."""
         brought = Path(self.folder) / "job_results"
-        printed = Path(self.sweep) / _INSIDE
-        for number, line in enumerate(self.lines):
-            came = brought / line / _ELSEWHERE
-            if came.is_dir():
-                _merge(came, Path(self.sweep))
-                _remove_empty(came.parent)
-            for end in ("out", "err"):
-                if (brought / f"{line}.{end}").exists():
-                    printed.mkdir(exist_ok=True)
-                    shutil.move(brought / f"{line}.{end}", printed / f"job-{number}.{end}")
+        printed = self.place.parent
+        with self._alone():
+            for name in [name for tried in self.tries for name in tried.names]:
+                line = self.line(name)
+                came = brought / line / _ELSEWHERE
+                if came.is_dir():
+                    _merge(came, Path(self.sweep))
+                    _remove_empty(came.parent)
+                for end in ("out", "err"):
+                    if (brought / f"{line}.{end}").exists():
+                        printed.mkdir(parents=True, exist_ok=True)
+                        shutil.move(brought / f"{line}.{end}", printed / f"job-{name}.{end}")
+
+    def line(self, name: str) -> str:
+        """What the results of a job are called where they come home."""
+        return f"sweep-{self.token}.{name}"
+
+    def notes_of(self, name: str) -> list[Path]:
+        """Where a job's notes may be: in the sweep's folder, or where they came home."""
+        notes = f"{self.results}/runs.{name}"
+        came = Path(self.folder) / "job_results" / self.line(name)
+        return [Path(self.sweep) / notes, came / _ELSEWHERE / notes]
+
+    def path_there(self, name: str) -> str:
+        """Where they are in the folder of a job that does not see the sweep's."""
+        return f"{_ELSEWHERE}/{self.results}/{name}"
 
     def tidy(self) -> None:
-        """Remove what only the launcher reads."""
-        place = Path(self.sweep) / self.results
-        shutil.rmtree(place, ignore_errors=True)
-        _remove_empty(place.parent)
+        """Remove what only the launcher reads, once nothing is to run again."""
+        kinds = [path for path in self.place.iterdir() if path.name.isdigit()]
+        for path in [*kinds, self.place / "mark"]:
+            path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Several may look at a sweep at a time; only one moves its files."""
+        try:
+            place = os.open(self.place, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            # Somebody removed the sweep's folder: nothing is put into it.
+            place = -1
+        try:
+            if place >= 0:
+                fcntl.flock(place, fcntl.LOCK_EX)
+            yield
+        finally:
+            if place >= 0:
+                os.close(place)
+
+
+class Records(Protocol):
+    """Where sweeps are written down."""
+
+    def save(self, sweep: Sweep) -> None: ...
+
+    def forget(self, sweep: Sweep) -> None: ...
 
 
 def submit(
     session: Session,
+    records: Records,
     plan: Plan,
     *,
     name: str,
@@ -102,73 +175,83 @@ def submit(
     options: dict[str, Any],
     python: str = "",
     max_parallel: int = 0,
+    carries: int = 0,
+    leader: str = "",
 ) -> Sweep:
-    """Submit the jobs of a sweep as one batch."""
+    """Submit the jobs of a sweep as one batch, which is written down before."""
     token = os.urandom(6).hex()
     results = f"{_INSIDE}/{token}"
     mark = Path(plan.sweep) / results / "mark"
     mark.parent.mkdir(parents=True)
     # By it a machine knows that it sees this very folder.
     mark.touch()
-    lines = [f"sweep-{token}.{number}" for number in range(len(plan.packs))]
     told = {**asdict(plan), "cwd": plan.folder, "results": results, "mark": str(mark)}
+    del told["packs"]
     sent_files = {**files, "plan": json.dumps(told).encode()}
     ours = {"towline_sweep": Path(__file__).parent / "remote", **packages}
+    tried = Try("", plan.packs, [str(number) for number in range(len(plan.packs))])
+    about = (plan.folder, plan.sweep, results, token, plan.first, plan.titles)
+    made = Sweep(*about, key="", tries=[tried], carries=carries, leader=leader)
     try:
         with parcel(Path(plan.folder), sent_files, program_with(ours)) as sent:
+            made.key = sent.key.hex()
             excluded = [*options.get("exclude", ()), "multirun/"]
             asked = sent.added_to({**options, "exclude": excluded})
             base = ask_for(["true"], plan.folder, cast("Options", asked))
-            jobs = [
-                {
-                    "argv": sent.command("towline_sweep.packer", python, number),
-                    "title": " ".join(plan.titles[pack[0]])
-                    if len(pack) == 1
-                    else f"{len(pack)} runs",
-                    "name": lines[number],
-                }
-                for number, pack in enumerate(plan.packs)
-            ]
-            body = {"base": base, "lines": jobs, "name": name, "max_parallel": max_parallel}
-            batch = session.once("/v1/batches", body, new_key())["batch"]
+            command = sent.command("towline_sweep.packer", python)
+            lines = _lines(made, tried, command)
+            body = {"base": base, "lines": lines, "name": name, "max_parallel": max_parallel}
+            records.save(made)
+            tried.batch = session.once("/v1/batches", body, new_key())["batch"]["name"]
     except BaseException:
         shutil.rmtree(mark.parent, ignore_errors=True)
         _remove_empty(mark.parent.parent)
+        records.forget(made)
         raise
-    made = Sweep(
-        batch["name"], plan.folder, plan.sweep, results, lines, plan.titles, sent.key.hex()
-    )
-    _remember(session, made)
+    records.save(made)
     return made
 
 
-def wait(session: Session, sweep: Sweep, on_event: Callable[[dict[str, Any]], None]) -> None:
-    """Until all of it has ended and is home, whatever happens to the Engine."""
-    for events, _ in follow_batch(session, sweep.name):
-        for event in events:
-            on_event(event)
-    sweep.bring_home()
+def again(session: Session, sweep: Sweep, runs: Sequence[int]) -> Try:
+    """Run some runs once more, with the files and options of that time: same folders and numbers.
+
+    They share jobs as they did. The sweep's record is to be written by whoever asks.
+    """
+    before = sweep.tries[0]
+    jobs = jobs_of(session, before.batch, limit=1)["jobs"]
+    command = [str(word) for word in jobs[0]["command"]][:-2]
+    wanted = set(runs)
+    packs = [left for pack in before.packs if (left := [run for run in pack if run in wanted])]
+    names = [f"{len(sweep.tries)}-{number}" for number in range(len(packs))]
+    tried = Try("", packs, names)
+    body = {"lines": _lines(sweep, tried, command)}
+    answer = session.once(batch_path(session, before.batch, "more"), body, new_key())
+    tried.batch = answer["batch"]["name"]
+    sweep.tries.append(tried)
+    return tried
 
 
-def remembered(session: Session, name: str) -> Sweep:
-    """The sweep that was submitted under this name."""
-    try:
-        return Sweep(**json.loads(_file(session, name).read_text()))
-    except (OSError, ValueError, TypeError):
-        raise NotFound(
-            f"there is no sweep {name!r}", "tow batch list shows what was submitted"
-        ) from None
+def _lines(sweep: Sweep, tried: Try, command: Sequence[str]) -> list[dict[str, Any]]:
+    """The jobs of a try, as the Engine is asked for them."""
+    return [
+        {
+            "argv": [*command, spans(pack), f"{sweep.token}.{name}"],
+            "title": " ".join(sweep.titles[pack[0]]) if len(pack) == 1 else f"{len(pack)} runs",
+            "name": sweep.line(name),
+        }
+        for name, pack in zip(tried.names, tried.packs, strict=True)
+    ]
 
 
-def _remember(session: Session, sweep: Sweep) -> None:
-    path = _file(session, sweep.name)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(asdict(sweep), file)
-
-
-def _file(session: Session, name: str) -> Path:
-    return Path(session.paths.home) / _SWEEPS / f"{os.path.basename(name)}.json"
+def spans(numbers: Sequence[int]) -> str:
+    """Of 0, 1, 2, 3 and 7 the text `0-3,7`."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
 def _merge(source: Path, target: Path) -> None:

@@ -89,13 +89,18 @@ class CheckedBatch(Struct):
 
 def check_batch(ask: BatchAsk) -> CheckedBatch:
     """Check every line; what they share is checked when it is drafted."""
-    if not ask.lines:
-        raise UsageError("a batch of no commands", hint="one command per line")
-    if len(ask.lines) > _MOST_LINES:
-        raise UsageError(f"{len(ask.lines):,} commands in one batch; {_MOST_LINES:,} is the most")
     if ask.max_parallel < 0:
         raise UsageError(f"--max-parallel must be 1 or more, not {ask.max_parallel}")
-    return CheckedBatch(batch_name(ask.name), list(_checked_lines(ask.lines)), ask)
+    return CheckedBatch(batch_name(ask.name), checked_lines(ask.lines), ask)
+
+
+def checked_lines(asks: Sequence[LineAsk]) -> list[Line]:
+    """The commands of a batch, each of which can be one."""
+    if not asks:
+        raise UsageError("a batch of no commands", hint="one command per line")
+    if len(asks) > _MOST_LINES:
+        raise UsageError(f"{len(asks):,} commands in one batch; {_MOST_LINES:,} is the most")
+    return list(_checked_lines(asks))
 
 
 def batch_name(wanted: str) -> str:

@@ -75,7 +75,7 @@ def prepare(folder, runs):
 
 
 def run(folder, number, plan, root, share):
-    """Do it as Hydra's own launcher would; whether it has a value or raised, and that, packed."""
+    """Do it as Hydra's own launcher would; whether it has a value, that packed, and why not."""
     if not _ready:
         return _alone.run(folder, number, plan, root, share)
     [application] = _ready
@@ -91,7 +91,15 @@ def run(folder, number, plan, root, share):
 def broken(error):
     """The application cannot even be loaded."""
     traceback.print_exception(error)
-    return RAISED, pickle.dumps({"failure": packed_failure(error)})
+    return RAISED, pickle.dumps({"failure": packed_failure(error)}), in_a_line(error)
+
+
+def in_a_line(error):
+    """What a table says of it."""
+    if isinstance(error, SystemExit):
+        return f"left with exit code {error.code}"[:200]
+    words = f"{type(error).__name__}: {error}".strip().split("\n")[0]
+    return words.removesuffix(":")[:200]
 
 
 def done(application, number, plan, root, share):
@@ -121,7 +129,7 @@ def done(application, number, plan, root, share):
         )
     except BaseException as error:
         logged(error)
-        return RAISED, pickle.dumps({"failure": packed_failure(error)})
+        return RAISED, pickle.dumps({"failure": packed_failure(error)}), in_a_line(error)
     ended = {"working_dir": returned.working_dir, "home": [root, application.job_folder]}
     ended["output_dir"] = config.hydra.runtime.output_dir
     if returned.status == JobStatus.FAILED:
@@ -130,15 +138,15 @@ def done(application, number, plan, root, share):
         # From 1.4 on Hydra has ways of its own to tell where it was raised.
         ended["raised"] = {name: getattr(returned, name, None) for name in plan["raised"]}
         ended["failure"] = packed_failure(error)
-        return RAISED, pickle.dumps(ended)
+        return RAISED, pickle.dumps(ended), in_a_line(error)
     try:
         ended["value"] = cloudpickle.dumps(returned.return_value)
     except Exception as error:
         what = f"the return value, of type {type(returned.return_value).__name__}, cannot travel"
         log.error("run failed: %s: %s", what, error)
         ended["failure"] = packed_failure(TypeError(f"{what}: {error}"))
-        return RAISED, pickle.dumps(ended)
-    return VALUE, pickle.dumps(ended)
+        return RAISED, pickle.dumps(ended), what
+    return VALUE, pickle.dumps(ended), ""
 
 
 def logged(error):

@@ -256,14 +256,15 @@ def _log(session: Session, options: Namespace) -> int:
 
 
 def _of_lines(jobs: list[dict[str, Any]], lines: list[str]) -> list[dict[str, Any]]:
-    wanted = [_span(text) for given in lines for text in given.split(",") if text]
+    wanted = [span(text) for given in lines for text in given.split(",") if text]
     found = [job for job in jobs if any(job["line"] in span for span in wanted)]
     if not found:
         raise UsageError(f"no job of it has line {', '.join(lines)}", "tow batch show lists them")
     return found
 
 
-def _span(text: str) -> range:
+def span(text: str) -> range:
+    """The lines that `3` or `7-9` means."""
     first, dash, last = text.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()):
         raise UsageError(f"{text!r} is not a line", "write it like 3, 3,7 or 7-9")

@@ -30,7 +30,8 @@ asked for. --rerun-failed runs only what is missing, under the same numbers.
   tow sweep table NAME          every run: its values, state, time, machine and exit code
   tow sweep log NAME [LINES]    the output of its runs, in their order
   tow sweep results NAME        wait until what they made is home
-  tow sweep retry NAME          run again what failed, was lost, stopped or skipped
+  tow sweep retry NAME          run again what failed, was lost, stopped or skipped; the same, and
+                                followed to its end: tow sweep --rerun-failed NAME
   tow sweep stop NAME           stop it"""
 EXAMPLES = """
 tow sweep lr=0.1,0.01 'seed=range(10)' -- python train.py --lr {lr} --seed {seed}
@@ -66,6 +67,8 @@ def main(args: list[str]) -> int:
         place = args.index("--")
         args, command = args[:place], args[place + 1 :]
     typed = asking.read(args)
+    if typed.rerun_failed and len(typed.axes) == 1 and "=" not in typed.axes[0] and not command:
+        return _act("retry", ["-f", typed.axes[0]])
     if not typed.axes:
         asking.error("what varies? tow sweep lr=0.1,0.01 -- COMMAND {lr}")
     if not command:
@@ -78,7 +81,19 @@ def _act(word: str, args: list[str]) -> int:
         from towline.cli.batch.sweep_table import main as show
 
         return show(args)
+    if _is_of_a_launcher(word, args):
+        from towline.cli.batch.sweep_actions import act
+
+        return act(word, args, ACTIONS[word])
     return batch.main([ACTIONS[word], *args])
+
+
+def _is_of_a_launcher(word: str, args: list[str]) -> bool:
+    from towline.cli.batch.actions import parser_of
+    from towline.cli.batch.sweep_table import is_of_a_launcher
+    from towline.cli.session import open_session
+
+    return is_of_a_launcher(open_session(), parser_of(ACTIONS[word]).read(args).name)
 
 
 def _run(options: Namespace, command: list[str]) -> int:

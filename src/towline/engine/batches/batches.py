@@ -45,6 +45,12 @@ class Wish(Struct, frozen=True):
     fail_fast: bool = False
 
 
+def like(batch: Batch, lines: Sequence[Line]) -> Wish:
+    """Other commands, with all that a batch was submitted with but what it had to wait for."""
+    base = replace(batch.base, after=(), hold=False)
+    return Wish(batch.name, base, list(lines), batch.max_parallel, batch.fail_fast)
+
+
 class Batches:
     """`away` tells which machines of a job do not answer, and why."""
 

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from towline.api.batches import BatchDetail, BatchResults, BatchRetried, BatchView
+from towline.engine.batches.batches import like
 from towline.engine.batches.follow import follow
 from towline.engine.chains import check_retry
 from towline.engine.following.output import Frame
 from towline.engine.lists import checked_state, jobs_of_batch
 from towline.engine.parts import EngineParts
-from towline.model.batch import Batch
+from towline.model.batch import Batch, Line
 from towline.model.job import State
 from towline.model.principal import Principal
 from towline.workspace.base import BatchDraft
@@ -63,6 +64,14 @@ class BatchCalls:
         check_retry(self._parts.engine, (), [batch])
         retried = await self._batches.retry(batch, states)
         return {"batch": self._batches.view(self._find(who, name)), "retried": retried}
+
+    async def more(self, who: Principal, name: str, lines: Sequence[Line], key: str) -> BatchView:
+        """Other commands, with the files, environment and options of a batch that is there."""
+        batch = self._find(who, name)
+        self._parts.rejoin(f"batch {name}", batch.base.cluster)
+        async with self._parts.intake.keys.alone(who.name, key):
+            made = await self._batches.submit(like(batch, lines), key)
+        return self._batches.view(made)
 
     async def results(self, who: Principal, name: str) -> BatchResults:
         """Wait until the results of all jobs that have ended are home, or cannot come."""

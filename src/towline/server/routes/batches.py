@@ -17,7 +17,7 @@ from towline.server.endpoints import Call, Endpoint, Most, get, post
 from towline.server.streams import Frames
 from towline.workspace.ask import checked_folder
 from towline.workspace.base import BatchDraft
-from towline.workspace.batch_ask import BatchAsk, check_batch
+from towline.workspace.batch_ask import BatchAsk, LineAsk, check_batch, checked_lines
 
 #: What may be started again; what is done never is.
 _AGAIN = (State.FAILED, State.LOST, State.STOPPED, State.SKIPPED)
@@ -40,6 +40,10 @@ class Since(msgspec.Struct):
 
 class StopBatch(msgspec.Struct):
     now: bool = False
+
+
+class MoreLines(msgspec.Struct, forbid_unknown_fields=True):
+    lines: list[LineAsk]
 
 
 class Again(msgspec.Struct):
@@ -93,10 +97,17 @@ async def retry(call: Call, name: str, body: Again) -> BatchRetried:
     return await call.api.batches.retry(call.who, name, body.states)
 
 
+@post("/v1/batches/{name:str}/more")
+async def more(call: Call, name: str, body: MoreLines) -> BatchAnswer:
+    """Accept other commands with all that a batch was submitted with, as a batch of their own."""
+    lines = checked_lines(body.lines)
+    return {"batch": await call.api.batches.more(call.who, name, lines, call.key)}
+
+
 @post("/v1/batches/{name:str}/results")
 async def results(call: Call, name: str) -> BatchResults:
     """Until the results of all jobs that have ended are home, or cannot come."""
     return await call.api.batches.results(call.who, name)
 
 
-ENDPOINTS: list[Endpoint] = [submit, list_batches, show, follow, stop, retry, results]
+ENDPOINTS: list[Endpoint] = [submit, list_batches, show, follow, stop, retry, more, results]
