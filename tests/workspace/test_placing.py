@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from towline.workspace.placing import Brought, InTheWay, Placer, decoded
+from towline.workspace.brought import Brought, decoded
+from towline.workspace.placing import InTheWay, Placer
 
 
 class Home:
@@ -26,6 +27,7 @@ class Home:
                 placer.place_link(str(self.folder / name), content[3:])
             else:
                 placer.place_whole(str(self.folder / name), content.encode(), 0o644)
+        placer.close()
         if complete:
             placer.remove_older()
         self.brought = placer.brought()

@@ -256,7 +256,7 @@ class Link(asyncio.SubprocessProtocol):
 
     def _booted(self, word: str, rest: bytes) -> None:
         if word == "need":
-            self._write(pack(HEADER, agent_package().zipped))
+            self._write(pack(HEADER, agent_package().zipped()))
         elif word == "have":
             self._unpacker = Unpacker()
             self._unpack(rest)

@@ -1,14 +1,16 @@
-"""The agent as one file: a zip of `remote/`, named by its content, and the code that unpacks it."""
+"""The agent as one file: a zip of `remote/`, named by its content, and the code that unpacks it.
 
-import base64
+Whoever waits for the first job of an Engine waits for both sides to load what they begin with: the
+zip is made, and what unpacks it is loaded, only where a machine lacks the agent.
+"""
+
 import functools
 import hashlib
 import io
-import zipfile
+import os
 import zlib
+from binascii import b2a_base64
 from collections.abc import Iterator
-from importlib import resources
-from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
 from towline.agent.frames import encode_json
@@ -17,8 +19,8 @@ from towline.agent.frames import encode_json
 #: passes through the login shell over there, so it contains no quote, `$`, `!`, backtick, backslash
 #: or newline. It must not buffer: what follows on stdin belongs to the agent.
 BOOT = (
-    "import base64,os,sys,zlib; "
-    "held=[zlib.decompress(base64.b64decode(str().join(sys.argv[2:])))] "
+    "import binascii,os,sys,zlib; "
+    "held=[zlib.decompress(binascii.a2b_base64(str().join(sys.argv[2:])))] "
     "if sys.argv[2:] else [bytes()]; "
     "read=lambda n: (lambda c: (c[:n],held.__setitem__(0,c[n:]))[0])(held[0]) if held[0] else "
     "os.read(0,min(n,65536)); "
@@ -35,7 +37,6 @@ def say(word):
     os.write(1, ("\\nTOWLINE1 " + word + "\\n").encode())
 if sys.version_info < (3, 6):
     say("old-python %d.%d" % sys.version_info[:2]); sys.exit(3)
-import io, shutil, struct, tempfile, zipfile
 root = os.path.abspath(os.path.expanduser({root!r}))
 home = os.path.join(root, "agent", {digest!r})
 sizes = {sizes!r}
@@ -44,6 +45,7 @@ def is_whole():
     try: return all(os.path.getsize(place(name)) == sizes[name] for name in sizes)
     except OSError: return False
 def unpack(data):
+    import io, shutil, tempfile, zipfile
     fresh = tempfile.mkdtemp(dir=os.path.dirname(home))
     try:
         zipfile.ZipFile(io.BytesIO(data)).extractall(fresh)
@@ -58,6 +60,7 @@ def unpack(data):
     finally:
         shutil.rmtree(fresh, True)
 def frame():
+    import struct
     head = take(8)
     sizes = struct.unpack(">II", head) if len(head) == 8 else sys.exit(3)
     body = take(sum(sizes))
@@ -82,6 +85,7 @@ sys.path.insert(0, home)
 try:
     from towline_agent.main import main
 except Exception as problem:
+    import shutil
     shutil.rmtree(home, True)
     sys.stderr.write("towline: its agent is damaged and is sent again: %s\\n" % problem)
     sys.exit(75)
@@ -93,16 +97,29 @@ HEADER = {"op": "agent"}
 
 
 class Package(NamedTuple):
+    #: Of all its files: the same whenever the sources are the same.
     digest: str
-    zipped: bytes
-    #: Name -> size of each file.
-    sizes: dict[str, int]
+    #: Name -> what is in it.
+    files: dict[str, bytes]
 
     def stage_two(self, root: str, login: bool) -> bytes:
         """`login`: jobs there get the environment that logging in gives."""
-        facts = {"root": root, "digest": self.digest, "login": login, "sizes": self.sizes}
+        sizes = {name: len(content) for name, content in self.files.items()}
+        facts = {"root": root, "digest": self.digest, "login": login, "sizes": sizes}
         code = _STAGE_TWO.format(**facts, header=encode_json(HEADER))
         return code.encode()
+
+    def zipped(self) -> bytes:
+        """All of it, for a machine that lacks it."""
+        import zipfile
+
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in self.files.items():
+                entry = zipfile.ZipInfo(f"towline_agent/{name}", (2020, 1, 1, 0, 0, 0))
+                entry.external_attr = 0o600 << 16
+                archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+        return buffer.getvalue()
 
 
 def boot_words(stage_two: bytes, asked: bytes) -> tuple[list[str], bytes]:
@@ -111,7 +128,7 @@ def boot_words(stage_two: bytes, asked: bytes) -> tuple[list[str], bytes]:
     Over ssh, stdin costs a round trip more than the command does: a server lets nobody write to a
     program before it has been started.
     """
-    text = base64.b64encode(zlib.compress(stage_two + asked)).decode()
+    text = b2a_base64(zlib.compress(stage_two + asked), newline=False).decode()
     size = str(len(stage_two))
     if len(text) > _MOST_IN_WORDS:
         return [size], stage_two + asked
@@ -121,24 +138,21 @@ def boot_words(stage_two: bytes, asked: bytes) -> tuple[list[str], bytes]:
 
 @functools.cache
 def agent_package() -> Package:
-    """The zip is the same, byte for byte, whenever the sources are the same."""
-    buffer = io.BytesIO()
-    sizes: dict[str, int] = {}
-    sources = resources.files("towline.agent") / "remote"
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in sorted(_files(sources, "")):
-            entry = zipfile.ZipInfo(f"towline_agent/{name}", (2020, 1, 1, 0, 0, 0))
-            entry.external_attr = 0o600 << 16
-            sizes[name] = len(content)
-            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
-    zipped = buffer.getvalue()
-    return Package(hashlib.sha256(zipped).hexdigest()[:20], zipped, sizes)
+    """The sources of the agent, as they are now."""
+    files = dict(sorted(_files(os.path.join(os.path.dirname(__file__), "remote"), "")))
+    whole = hashlib.sha256()
+    for name, content in files.items():
+        whole.update(b"%s %d\0" % (name.encode(), len(content)))
+        whole.update(content)
+    return Package(whole.hexdigest()[:20], files)
 
 
-def _files(folder: Traversable, below: str) -> Iterator[tuple[str, bytes]]:
+def _files(folder: str, below: str) -> Iterator[tuple[str, bytes]]:
     """Every source in a folder and those in it, as its path and what it holds."""
-    for item in folder.iterdir():
-        if item.is_dir():
-            yield from _files(item, f"{below}{item.name}/")
-        elif item.name.endswith(".py"):
-            yield below + item.name, item.read_bytes()
+    with os.scandir(folder) as found:
+        for item in found:
+            if item.is_dir():
+                yield from _files(item.path, f"{below}{item.name}/")
+            elif item.name.endswith(".py"):
+                with open(item.path, "rb") as file:
+                    yield below + item.name, file.read()

@@ -5,7 +5,7 @@ faster, which a large transfer is glad of. Whoever set `Ciphers` anywhere gets w
 """
 
 import asyncio
-import platform
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -58,7 +58,7 @@ async def _ciphers(question: list[str]) -> list[str]:
 @cache
 def _has_aes() -> bool:
     """Whether this processor has instructions for AES."""
-    if platform.system() == "Darwin":
+    if sys.platform == "darwin":
         return True  # every Mac since 2011
     try:
         about = Path("/proc/cpuinfo").read_text()

@@ -6,9 +6,12 @@ unknown.
 
 import re
 from collections.abc import Iterable, Iterator
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 #: Between what people call a job and the name under which it was handed over.
 MARK = ".tow."
@@ -134,6 +137,8 @@ def list_words(user: str) -> list[str]:
 
 def read_list(text: str) -> list[Listed]:
     """ValueError where it is no whole list: then nothing may be taken to be gone."""
+    from xml.etree import ElementTree  # not quick to load, and only some have a Grid Engine
+
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as problem:
@@ -141,7 +146,7 @@ def read_list(text: str) -> list[Listed]:
     return [listed for one in root.iter("job_list") if (listed := _listed(one)) is not None]
 
 
-def _listed(one: ElementTree.Element) -> Listed | None:
+def _listed(one: "Element") -> Listed | None:
     told = {part.tag: (part.text or "").strip() for part in one}
     number = told.get("JB_job_number", "")
     if not number.isdecimal():

@@ -1,11 +1,14 @@
 """What a Grid Engine has: its hosts, parallel environments and complexes, as printed. Pure."""
 
 import re
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from towline.probes.nodes import QueueNode
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 #: One question for all that decides how jobs are asked for; a part that fails is left out.
 _SCRIPT = """\
@@ -161,6 +164,8 @@ def node_words() -> list[str]:
 
 def read_nodes(text: str) -> list[QueueNode]:
     """The hosts that have a queue, with its slots as their CPUs; ValueError where it is no list."""
+    from xml.etree import ElementTree  # not quick to load, and only some have a Grid Engine
+
     listed, end, configured = text.partition("</qhost>")
     try:
         root = ElementTree.fromstring(listed + end)
@@ -171,7 +176,7 @@ def read_nodes(text: str) -> list[QueueNode]:
     return [node for one in root.iter("host") if (node := _node(one, counts)) is not None]
 
 
-def _node(host: ElementTree.Element, counts: dict[str, str]) -> QueueNode | None:
+def _node(host: "Element", counts: dict[str, str]) -> QueueNode | None:
     values = {one.get("name", ""): (one.text or "").strip() for one in host.iter("hostvalue")}
     left = {one.get("name", ""): (one.text or "").strip() for one in host.iter("resourcevalue")}
     queues = [_queue(one) for one in host.iter("queue")]
@@ -200,7 +205,7 @@ def _node(host: ElementTree.Element, counts: dict[str, str]) -> QueueNode | None
     )
 
 
-def _queue(one: ElementTree.Element) -> tuple[str, str, int, int]:
+def _queue(one: "Element") -> tuple[str, str, int, int]:
     told = {value.get("name", ""): (value.text or "").strip() for value in one.iter("queuevalue")}
     used, slots = _number(told.get("slots_used", "")), _number(told.get("slots", ""))
     return one.get("name", ""), told.get("state_string", ""), slots, used

@@ -11,13 +11,13 @@ _FEW = 8
 
 def sync_files(paths: Iterable[str]) -> None:
     """Returns once these files, and the folders they are in, are on disk."""
-    there = [path for path in dict.fromkeys(paths) if not os.path.islink(path)]
+    there = list(dict.fromkeys(paths))
     folders = list(dict.fromkeys(os.path.dirname(path) for path in there))
     if len(there) > _FEW:
         sync_file_systems(folders)
         return
     for path in there:
-        if path not in folders:
+        if path not in folders and not os.path.islink(path):
             _sync(path, os.fdatasync)
     for folder in folders:
         _sync(folder, os.fsync)

@@ -226,6 +226,10 @@ class Delivery(Protocol):
         """Return once it is on disk; `is_all`: what an earlier attempt brought besides may go."""
         ...
 
+    def close(self) -> None:
+        """Nothing more comes, finished or not: what came whole is where people find it."""
+        ...
+
 
 class Receiver(Protocol):
     """Puts results where the submitter looks for them."""

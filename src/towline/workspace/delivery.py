@@ -16,8 +16,9 @@ from towline.errors import CannotPlace, Unreachable
 from towline.model.odd_text import keepable
 from towline.snapshot.blobs import BlobStore
 from towline.workspace.base import Item, PlacedResults, Whole
+from towline.workspace.inside import all_inside, inside, leads_out
 from towline.workspace.parts import PartialFile, size_here
-from towline.workspace.placing import InTheWay, Placer, all_inside, inside, leads_out
+from towline.workspace.placing import InTheWay, Placer
 from towline.workspace.settling import Settling
 
 P = ParamSpec("P")
@@ -189,6 +190,7 @@ class FolderDelivery:
     # --- the end -----------------------------------------------------------------------------
 
     async def finish(self, is_all: bool) -> PlacedResults:
+        await self._in_thread(self._placer.reveal)
         if is_all:
             await self._in_thread(self._remove_older)
         try:
@@ -196,10 +198,16 @@ class FolderDelivery:
         except OSError as error:
             raise cannot_place(self._placer.folder, error) from error
         placed = self._placed
+        placed.in_the_way += self._placer.in_the_way
         placed.conflicts = self._placer.conflicts
         placed.kept = [(self._below(here), self._below(newer)) for here, newer in placed.conflicts]
         placed.memory = self._placer.brought().encoded()
         return placed
+
+    def close(self) -> None:
+        # Whoever has to know was told of what cannot be written.
+        with contextlib.suppress(OSError):
+            self._placer.close()
 
     def _remove_older(self) -> None:
         self._placer.remove_older()

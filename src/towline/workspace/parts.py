@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import os
 import secrets
+import shutil
 from typing import BinaryIO
 
 #: How the names of such files begin.
@@ -88,14 +89,23 @@ def remove_parts(folder: str) -> list[str]:
     top = os.path.dirname(folder)
     beside = os.listdir(top) if os.path.isdir(top) else []
     lasting = []
-    for place, _, names in [(top, [], beside), *os.walk(folder)]:
-        for name in names:
+    for place, folders, names in itertools.chain([(top, [], beside)], os.walk(folder)):
+        for name in [*folders, *names]:
             path = os.path.join(place, name)
             if _boot() and name.startswith(_PART + _boot()):
                 lasting += [path] if place != top else []
             elif name.startswith(_PART):
-                os.unlink(path)
+                _remove(path)
+        folders[:] = [name for name in folders if not name.startswith(_PART)]
     return lasting
+
+
+def _remove(path: str) -> None:
+    """Remove a file, or a folder that was being filled."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
 
 
 def _lasting_name(what: str) -> str:

@@ -8,53 +8,19 @@ import errno
 import itertools
 import os
 import stat
-import zlib
+import threading
 from collections.abc import Callable
-
-import msgspec
-from msgspec import Struct
+from functools import partial
 
 from towline.model.odd_text import keepable, original
+from towline.workspace.brought import Brought, Mark
+from towline.workspace.hidden import HiddenFolder
 from towline.workspace.parts import PartialFile, new_hash, own_name
 
 FOLDER = "job_results"
 _CHUNK = 1 << 20
-_WORTH_PACKING = 4096
 #: A file system without hard links says so by one of these.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-
-
-class Mark(Struct, frozen=True, array_like=True):
-    """What a file was when it was brought home."""
-
-    attempt: int
-    size: int
-    mtime_ns: int
-    #: Of its contents; of a link, where it leads.
-    digest: str
-
-
-class Brought(Struct, frozen=True):
-    """All that was brought home of one job so far."""
-
-    #: The `job_results` that it lies in.
-    top: str
-    #: Path in there -> what the file was.
-    files: dict[str, Mark]
-
-    def encoded(self) -> bytes:
-        plain = msgspec.json.encode(self)
-        return plain if len(plain) < _WORTH_PACKING else zlib.compress(plain, 1)
-
-
-def decoded(body: bytes | None) -> Brought:
-    """What was remembered; what cannot be read counts as forgotten, and nothing is overwritten."""
-    body = body or b""
-    try:
-        plain = body if body.startswith(b"{") else zlib.decompress(body)
-        return msgspec.json.decode(plain, type=Brought)
-    except (zlib.error, msgspec.DecodeError):
-        return Brought("", {})
 
 
 class InTheWay(Exception):
@@ -76,6 +42,12 @@ class Placer:
         self.placed: list[str] = []
         #: Files that a person has here with other content, and where the newer copy went.
         self.conflicts: list[tuple[str, str]] = []
+        #: What came whole and has no place: there is a file of a person's in place of a folder.
+        self.in_the_way: list[str] = []
+        #: The new folder that is being filled, and whether there may be one.
+        self._hidden: HiddenFolder | None = None
+        self._may_hide = True
+        self._hiding = threading.RLock()
 
     def brought(self) -> Brought:
         """What is remembered from now on."""
@@ -85,6 +57,7 @@ class Placer:
 
     def begin(self, target: str, what: str = "") -> PartialFile:
         """`what` it will be, if it is long: what is here of it already is gone on with."""
+        self._reveal_above(target)
         self.make_folders(os.path.dirname(target))
         return PartialFile(os.path.dirname(target), what)
 
@@ -108,22 +81,15 @@ class Placer:
         self, target: str, content: bytes | memoryview, mode: int, grows: bool = False
     ) -> str:
         """The same of what is short."""
+        mode = mode & 0o777 & ~self.umask
+        if not grows and self._hide(target, content, mode):
+            return target
+        self._reveal_above(target)
         folder = os.path.dirname(target)
         self.make_folders(folder)
         beside = os.path.join(folder, own_name())
-        mode = mode & 0o777 & ~self.umask
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
-            try:
-                if os.write(file, content) != len(content):
-                    raise OSError(errno.ENOSPC, "written in part", target)
-                facts = os.fstat(file)
-                # The Engine's own umask may have taken more away; asking each time costs a lot.
-                if stat.S_IMODE(facts.st_mode) != mode:
-                    os.fchmod(file, mode)
-                mtime_ns = facts.st_mtime_ns
-            finally:
-                os.close(file)
+            mtime_ns = _write_new(beside, content, mode)
             mark = Mark(self.attempt, len(content), mtime_ns, digest_of_bytes(content))
             whole = beside if grows else ""
             return self._settle(
@@ -133,6 +99,7 @@ class Placer:
             _remove(beside)
 
     def place_link(self, target: str, aim: str) -> str:
+        self._reveal_above(target)
         self.make_folders(os.path.dirname(target))
         beside = os.path.join(os.path.dirname(target), own_name())
         os.symlink(aim, beside)
@@ -186,6 +153,83 @@ class Placer:
         self.placed.append(folder)
         if folder == self.top:
             ignore_in_git(folder)
+
+    # --- new folders -------------------------------------------------------------------------
+
+    def _hide(self, target: str, content: bytes | memoryview, mode: int) -> bool:
+        """Write a file into a folder that nobody sees yet; False where its folder is here."""
+        with self._hiding:
+            folder, _, name = target.rpartition("/")
+            try:
+                path = self._hidden_folder(folder)
+                if path is None:
+                    return False
+                mtime_ns = _write_new(f"{path}/{name}", content, mode)
+            except FileExistsError:
+                return False  # two of one name: that is seen to in the open
+            mark = Mark(self.attempt, len(content), mtime_ns, digest_of_bytes(content))
+            self.now[self._name(target)] = mark
+            self.placed.append(target)
+            return True
+
+    def _hidden_folder(self, folder: str) -> str | None:
+        """Where a new folder is being filled; None if it is no new one."""
+        hidden = self._hidden
+        if hidden is not None and (known := hidden.folders.get(folder)):
+            return known
+        if hidden is None or not hidden.is_above(folder):
+            missing = self._first_missing(folder)
+            if missing is None:
+                return None
+            self.reveal()
+            hidden = self._hidden = HiddenFolder(missing, 0o777 & ~self.umask)
+        return hidden.folder(folder)
+
+    def _first_missing(self, folder: str) -> str | None:
+        """The uppermost folder on the way to one that is not here; None if nothing lacks, or
+        something else is in the way."""
+        missing = None
+        while self._may_hide and not os.path.isdir(folder):
+            if os.path.lexists(folder):
+                return None
+            if folder == self.top:
+                self.make_folders(folder)
+                break
+            missing, folder = folder, os.path.dirname(folder)
+        return missing
+
+    def _reveal_above(self, path: str) -> None:
+        if self._hidden is not None and self._hidden.is_above(path):
+            self.reveal()
+
+    def reveal(self) -> None:
+        """Let everybody see what was put into new folders."""
+        with self._hiding:
+            hidden, self._hidden = self._hidden, None
+            if hidden is None:
+                return
+            try:
+                if hidden.reveal():
+                    self.placed += hidden.folders
+                else:
+                    self._merge(hidden)
+            finally:
+                hidden.remove()
+
+    def _merge(self, hidden: HiddenFolder) -> None:
+        """There is a folder of that name by now: each file gets its place beside what is in it."""
+        for path, place in hidden.files():
+            mark = self.now.pop(self._name(place))
+            try:
+                self.make_folders(os.path.dirname(place))
+                self._settle(path, place, mark, partial(self._is_same, mark=mark, whole=""))
+            except InTheWay:
+                self.in_the_way.append(place)
+
+    def close(self) -> None:
+        """No more comes: what has come can be seen, and nothing is hidden from now on."""
+        self._may_hide = False
+        self.reveal()
 
     # --- what an earlier attempt left --------------------------------------------------------
 
@@ -256,6 +300,24 @@ def ignore_in_git(folder: str) -> None:
         pass  # it is only a convenience
 
 
+def _write_new(path: str, content: bytes | memoryview, mode: int) -> int:
+    """Write a file that is not there yet; its time."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        if os.write(file, content) != len(content):
+            raise OSError(errno.ENOSPC, "written in part", path)
+        facts = os.fstat(file)
+        # The Engine's own umask may have taken more away; asking each time costs a lot.
+        if stat.S_IMODE(facts.st_mode) != mode:
+            os.fchmod(file, mode)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(file)
+    return facts.st_mtime_ns
+
+
 def digest_of(path: str) -> str:
     found = new_hash()
     with open(path, "rb") as file:
@@ -268,43 +330,6 @@ def digest_of_bytes(content: bytes | memoryview) -> str:
     found = new_hash()
     found.update(content)
     return found.hexdigest()
-
-
-def leads_out(folder: str, link: str, aim: str) -> bool:
-    """True if a link to `aim` would lead out of `folder`, be it through other links in there."""
-    parts = aim.split("/")
-    ups = len(list(itertools.takewhile(lambda part: part == "..", parts)))
-    if os.path.isabs(aim) or ".." in parts[ups:] or "\0" in aim:
-        return True
-    top = os.path.realpath(folder)
-    # What is above a real folder is no link, so counting is enough.
-    end = os.path.normpath(os.path.join(os.path.realpath(os.path.dirname(link)), aim))
-    return end != top and not end.startswith(top + os.sep)
-
-
-def inside(folder: str, name: str) -> str | None:
-    """The path of `name` below `folder`; None if it would leave it."""
-    return all_inside(folder, [name])[0]
-
-
-def all_inside(folder: str, names: list[str]) -> list[str | None]:
-    """The same of many names; what they have in common is looked at once."""
-    top = os.path.realpath(folder)
-    known: dict[str, bool] = {}
-
-    def stays(place: str) -> bool:
-        if place not in known:
-            real = os.path.realpath(place)
-            known[place] = real == top or real.startswith(top + os.sep)
-        return known[place]
-
-    found: list[str | None] = []
-    for name in names:
-        parts = name.split("/")
-        bad = not name or "\0" in name or any(part in ("", "..") for part in parts)
-        path = "" if bad else f"{folder}/{name}"
-        found.append(path if path and stays(os.path.dirname(path)) else None)
-    return found
 
 
 def _put_new(beside: str, place: str) -> bool:

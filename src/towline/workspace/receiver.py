@@ -12,17 +12,10 @@ from towline.model.odd_text import keepable, original
 from towline.model.results import NOTHING, ResultsState, at_home
 from towline.snapshot.blobs import BlobStore
 from towline.snapshot.syncing import sync_file_systems
+from towline.workspace.brought import Brought, Mark, decoded
 from towline.workspace.delivery import FolderDelivery
 from towline.workspace.parts import remove_parts
-from towline.workspace.placing import (
-    FOLDER,
-    Brought,
-    Mark,
-    Placer,
-    decoded,
-    digest_of_bytes,
-    ignore_in_git,
-)
+from towline.workspace.placing import FOLDER, Placer, digest_of_bytes, ignore_in_git
 from towline.workspace.settling import Settling
 
 _THREADS = 4

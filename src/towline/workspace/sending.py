@@ -156,6 +156,7 @@ async def _bring(link: ServerLink, server: str, job: dict[str, Any], paths: Path
         placed = await delivery.finish(True)
     finally:
         await delivery.let_go(coming, go_on=False)
+        delivery.close()
         receiver.close()
     _write(memory_file, placed.memory)
     return placed

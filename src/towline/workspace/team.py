@@ -27,8 +27,9 @@ from towline.workspace.base import (
     Places,
     Submission,
 )
+from towline.workspace.brought import decoded
 from towline.workspace.delivery import FolderDelivery
-from towline.workspace.placing import Placer, decoded
+from towline.workspace.placing import Placer
 from towline.workspace.receiver import FolderReceiver
 
 #: What a job on the server's own machine is told of the server's environment: no secret is in it.

@@ -7,9 +7,8 @@ import os
 import selectors
 import signal
 import time
-import traceback
 
-from . import machine
+from . import machine, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class Loop:
         try:
             call(*args)
         except Exception:
-            self.noted(traceback.format_exc())
+            self.noted(trouble.told())
 
     def patience(self) -> "float | None":
         while self.timers and self.timers[0][2] is None:

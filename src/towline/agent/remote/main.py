@@ -8,9 +8,8 @@ import select
 import signal
 import sys
 import time
-import traceback
 
-from . import frames, machine
+from . import frames, machine, trouble
 from .clean.sweeping import Sweeping
 from .commands.login import LoginShell
 from .content.blobs import Blobs
@@ -161,7 +160,7 @@ class Agent:
             full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
             self.refuse(number, Refusal("no_space" if full else "failed", "%s" % problem))
         except Exception as problem:
-            note(self.home, traceback.format_exc())
+            note(self.home, trouble.told())
             text = "%s: %s" % (type(problem).__name__, problem)
             self.refuse(number, Refusal("bad_request", text[:500]))
         else:

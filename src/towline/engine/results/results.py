@@ -166,9 +166,13 @@ class ResultsHome:
             fetching = Fetching(source, self.followed, job, delivery, back or job.spec.back)
             self._present[job.id] = fetching
             many = len(job.attempt.placement) > 1
-            for rank, (group, process, _) in enumerate(request_of(job.spec.request).processes()):
-                await fetching.process(rank, f"{group}.{process}" if many else "")
-            return await fetching.finish(is_all=job.state.final and not back)
+            processes = request_of(job.spec.request).processes()
+            try:
+                for rank, (group, process, _) in enumerate(processes):
+                    await fetching.process(rank, f"{group}.{process}" if many else "")
+                return await fetching.finish(is_all=job.state.final and not back)
+            finally:
+                delivery.close()
 
     def put_said(self, job: Job, said: tuple[bytes, bytes]) -> tuple[Stand, bytes] | None:
         """Hand over all that a job printed, if it made nothing else.

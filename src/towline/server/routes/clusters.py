@@ -6,7 +6,6 @@ import msgspec
 
 from towline.api.places import ClusterList, ClusterName, Logins, MachineList, Nothing
 from towline.backends.registry import queue_kind
-from towline.config.edit import add_cluster, remove_cluster, set_default, text_with_cluster
 from towline.config.settings import AnyQueue, MachinesCluster, QueueCluster
 from towline.engine.following.output import Frame
 from towline.errors import UsageError
@@ -79,13 +78,15 @@ async def list_clusters(call: Call, query: ClusterQuery) -> ClusterList:
 async def add(call: Call, body: NewCluster) -> Frames:
     """Meet the machines of a new cluster, show what was found, and write it into the user's
     configuration unless nothing answers."""
+    from towline.config import edit  # what edits files is loaded where one is edited
+
     name, settings = body.name, body.settings()
     places = call.local.places(None)
     file = places.user_file
-    text_with_cluster(file, name, settings)
+    edit.text_with_cluster(file, name, settings)
 
     def write() -> None:
-        add_cluster(file, name, settings)
+        edit.add_cluster(file, name, settings)
 
     return Frames(call.api.places.add(call.who, name, settings, places, write, body.offline))
 
@@ -93,7 +94,9 @@ async def add(call: Call, body: NewCluster) -> Frames:
 @post("/v1/clusters/default")
 async def default(call: Call, body: Named) -> Nothing:
     """Make a cluster of the user's configuration the one that is meant where none is named."""
-    set_default(call.local.configuration.user_file, body.name)
+    from towline.config import edit
+
+    edit.set_default(call.local.configuration.user_file, body.name)
     return {}
 
 
@@ -108,8 +111,10 @@ async def ad_hoc_queue(call: Call, body: AccessNode) -> ClusterName:
 @delete("/v1/clusters/{name:str}")
 async def remove(call: Call, name: str) -> Nothing:
     """Take a cluster out of the user's configuration."""
+    from towline.config import edit
+
     file = call.local.configuration.user_file
-    call.api.places.remove(call.who, name, lambda: remove_cluster(file, name))
+    call.api.places.remove(call.who, name, lambda: edit.remove_cluster(file, name))
     return {}
 
 

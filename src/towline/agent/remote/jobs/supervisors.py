@@ -5,9 +5,8 @@ import os
 import signal
 import socket
 import sys
-import traceback
 
-from .. import frames, machine
+from .. import frames, machine, trouble
 from ..commands import process
 from ..loop import READ, WRITE
 from ..run.supervisor import Supervisor
@@ -187,7 +186,7 @@ def become_supervisor(home: "Home", sock: "socket.socket") -> None:
         os.chdir("/")
         Supervisor(home, sock).serve()
     except BaseException as problem:
-        note(home, traceback.format_exc())
+        note(home, trouble.told())
         confess(sock, "%s: %s" % (type(problem).__name__, problem))
     finally:
         os._exit(0)

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -318,6 +317,8 @@ def seconds(text: str) -> "int | None":
 
 def answer(words: "list[str]") -> "str | None":
     """What a command of the queue printed; None when it failed."""
+    import subprocess  # seldom needed, and not quick to load
+
     try:
         run = subprocess.run(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=WORDS_S

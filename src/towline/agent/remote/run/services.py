@@ -11,9 +11,8 @@ import re
 import shutil
 import signal
 import time
-import traceback
 
-from .. import machine
+from .. import machine, trouble
 from ..commands import process, process_tree
 from ..home import checked_key
 from ..records import record
@@ -152,7 +151,7 @@ def become_keeper(services: "JobServices", service: "Message", supervisor: int) 
     try:
         keeper.main()
     except Exception:
-        os.write(keeper.log, traceback.format_exc().encode("utf-8", "replace"))
+        os.write(keeper.log, trouble.told().encode("utf-8", "replace"))
         keeper.tell("failed", text="its keeper failed; its output says why")
 
 
