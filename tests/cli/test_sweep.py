@@ -44,9 +44,10 @@ def test_table_has_every_run_with_its_values_and_end(tow: Tow, stub: Stub) -> No
     ]
     stub.on("GET /v1/batches/sweep", answer({"batch": batch("sweep"), "jobs": jobs}))
     first, second, third = tow("sweep", "table", "sweep").stdout.splitlines()
-    assert first.split() == ["RUN", "VALUES", "STATE", "TIME", "MACHINE", "EXIT", "JOB"]
+    assert first.split() == ["RUN", "VALUES", "STATE", "TIME", "MACHINE", "EXIT", "JOB", "REASON"]
     assert second.split() == ["1", "lr=0.1", "done", "1", "min", "n4", "0", "12"]
     assert third.split()[:3] == ["2", "lr=0.01", "failed"]
+    assert third.endswith("exit code 3")
     runs = tow.json("sweep", "table", "sweep")["runs"]
     assert [(run["run"], run["exit_code"], run["seconds"]) for run in runs] == [
         (1, 0, 60.0),

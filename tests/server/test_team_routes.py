@@ -33,6 +33,7 @@ BODIES: dict[str, Any] = {
     "/v1/run": {"argv": ["true"], "cwd": "/"},
     "/v1/plan": {"argv": ["true"], "cwd": "/"},
     "/v1/batches": {"base": {"argv": ["true"], "cwd": "/"}, "lines": [{"argv": ["true"]}]},
+    "/v1/batches/{name}/more": {"lines": [{"argv": ["true"]}]},
     "/v1/jobs/stop": {"ids": [1]},
     "/v1/jobs/retry": {"ids": [1]},
     "/v1/jobs/hold": {"ids": [1]},
