@@ -176,7 +176,8 @@ def test_limits_of_users_and_groups_hold_and_are_told(tmp_path: Path) -> None:
         assert (await house.ask("root", "PUT", at, {"gpus": -1}))[0] == 400
         assert (await house.ask("root", "PUT", at, {"gpus": 1, "time_s": 60}))[0] == 200
         _, told = await house.ask("ben", "GET", "/v1/team/limits")
-        assert told == {"users": {"ann": {"gpus": 1, "jobs": 0, "time_s": 60.0}}, "groups": {}}
+        anns = {"gpus": 1, "jobs": 0, "time_s": 60.0, "data_bytes": 0}
+        assert told == {"users": {"ann": anns}, "groups": {}}
         first, second = await submit(house, "ann", "[gpu]"), await submit(house, "ann", "[gpu]")
         assert house.engine.job(first).spec.time_s == 60
         assert house.engine.job(second).state is State.QUEUED

@@ -145,11 +145,15 @@ class _NodeFacts(TypedDict):
     cpus: float
     mem_mb: int
     resources: list[GpuResource]
+    #: Where jobs find the server's data there; empty: nowhere.
+    data: str
 
 
 class NodeView(_NodeFacts, total=False):
     #: For administrators.
     endpoint: str
+    #: Why jobs there have no data, where one node is asked for; empty: they have.
+    data_problem: str
 
 
 class NodeList(TypedDict):

@@ -154,6 +154,7 @@ class Machines(Insight):
                 "keep": spec.keep,
                 "folder": original(spec.folder) if spec.in_place else "",
                 "claim": claim_of(needs[rank], slot, self.seen.get(slot.machine)),
+                "data": self.data_for(job, slot),
                 "services": orders_of(spec.services) if rank == 0 else [],
                 "series": attempt.series,
                 "places": attempt.places,

@@ -23,6 +23,7 @@ from towline.core.samples import Use
 from towline.errors import HostError, NoNetwork
 from towline.model.events import MachineRemoved, MachineSeen
 from towline.model.identity import is_one
+from towline.model.job import Job
 from towline.model.machine import Machine, Slot
 from towline.probes.machine import closed_at, observe
 from towline.probes.use import used_by_jobs
@@ -59,6 +60,8 @@ class Roster:
         self.find_machine: Callable[[Slot], None] = lambda slot: None
         #: A machine as it may be used, where others than the configuration say that.
         self.used_as: Callable[[Machine], Machine] = lambda machine: machine
+        #: What a job may see of a team's data on a machine; None: nothing.
+        self.data_for: Callable[[Job, Slot], dict[str, Any] | None] = lambda job, slot: None
 
     def _held(self, wanted: WantedProcess) -> None:
         """A process waits for its sisters."""

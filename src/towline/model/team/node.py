@@ -18,6 +18,8 @@ class TeamNode(Struct, frozen=True):
     #: `none`: its jobs run under one account, and nothing keeps them apart.
     isolation: Literal["none"] = "none"
     drained: bool = False
+    #: Where the server's data is there, by a common file system; empty: nowhere.
+    data: str = ""
     #: Who may have processes without GPUs here; empty: everyone.
     groups: tuple[str, ...] = ()
     #: GPU index -> who may use it; absent or empty: everyone.

@@ -8,6 +8,7 @@ from towline.engine.parts import EngineParts
 from towline.server.team.accounts import Accounts
 from towline.server.team.audit import Audit
 from towline.server.team.data.data import TeamData
+from towline.server.team.data.on_nodes import DataOnNodes
 from towline.server.team.nodes import Nodes
 from towline.server.team.settings import TeamPaths, TeamSettings
 from towline.server.team.tries import Tries
@@ -27,6 +28,7 @@ class Team:
         data = os.path.join(paths.home, settings.data) if settings.data else paths.data
         self.data = TeamData(data, self.accounts.rows, engine.store.nodes)
         self.data.prepare()
+        self.on_nodes = DataOnNodes(self.data, self.nodes, self.accounts.rows)
         self.accounts.on_removed = self.data.retire
         self.audit = Audit(paths.audit_file)
         #: Wrong passwords for one name from one address, for one name, and from one address.
@@ -40,6 +42,7 @@ class Team:
     def begin(self, parts: EngineParts, places: Callable[[], Places]) -> None:
         """Before anything is taken up again."""
         self.nodes.begin(parts, places)
+        self.on_nodes.begin(parts)
 
     def count_guess(self, name: str, address: str) -> None:
         now = self.now()

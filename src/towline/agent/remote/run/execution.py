@@ -7,7 +7,7 @@ import time
 
 from .. import machine
 from ..commands import missing, process, process_tree
-from ..content import changes, outside, trees
+from ..content import changes, outside, team_data, trees
 from ..home import JobPlace
 from ..machine import to_path
 from ..records import endings, record
@@ -164,6 +164,7 @@ class Execution:
                 time.sleep(1.0 if end["started"] else 0.0)
 
     def prepare(self, life: int) -> None:
+        team_data.settle(self.spec)
         if not self.spec["at"]:
             self.make_folders()
         if self.spec["hold"]:
@@ -224,6 +225,7 @@ class Execution:
             environ = as_bytes(spec["environ"])
         environ.update(outside.expanded(as_bytes(spec["env"]), environ))
         home = os.fsencode(self.home.job(spec["at"] or self.key))
+        environ.update(team_data.variables(spec))
         environ[b"JOB_DIR"] = home
         environ[b"SRC_DIR"] = os.fsencode(to_path(spec["folder"])) or home + b"/src"
         environ[b"KEEP_DIR"] = home + b"/keep"
@@ -234,7 +236,8 @@ class Execution:
 
     def given(self) -> "set[bytes]":
         """Names of variables that are the job's own, whatever a profile says."""
-        return set(as_bytes(self.spec["env"])).union(self.surroundings.names())
+        told = set(as_bytes(self.spec["env"])).union(team_data.variables(self.spec))
+        return told.union(self.surroundings.names())
 
     def explain(self, problem: "process.CannotStart") -> str:
         if problem.cause != "not_found":

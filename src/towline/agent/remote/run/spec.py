@@ -3,6 +3,7 @@
 import json
 import os
 
+from ..content.team_data import checked_data
 from ..content.trees import check_relative
 from ..frames import MOST_BLOB
 from ..home import checked_key
@@ -45,6 +46,8 @@ FIELDS: "dict[str, tuple[tuple[type, ...], Any]]" = {
     "places": ((int,), 0),
     #: What runs beside it: `name` and `argv` of each; see services.py.
     "services": ((list,), []),
+    #: What it may see of a team's data, and where that is; see team_data.py.
+    "data": ((dict, type(None)), None),
 }
 
 
@@ -60,6 +63,7 @@ def checked_spec(spec: "Any") -> "Spec":
     check_words(whole)
     check_claim(whole)
     checked_services(whole["services"])
+    whole["data"] = checked_data(whole["data"])
     for path in ([whole["cwd"]] if whole["cwd"] else []) + list(whole["links"]):
         check_relative(path)
     if whole["folder"] and not os.path.isabs(whole["folder"]):
@@ -112,6 +116,7 @@ def exec_spec(home: "Home", request: "Message") -> "Spec":
             "setup": base["setup"],
             "grace_s": base["grace_s"],
             "folder": base.get("folder", ""),
+            "data": base.get("data"),
         }
     )
     spec["at"] = base["at"] or key

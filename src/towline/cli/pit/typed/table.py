@@ -27,7 +27,8 @@ default value."""
 _ABOUT_PROPERTIES = """\
   "entity" is user:<name>, node:<name>, alias:<name> or group:<name>.
   Properties of users: fullname, email, password, autoshare, admin; quota of their data (10G).
-  Properties of nodes: endpoint (ssh://account@host), isolation, state (drain, online).
+  Properties of nodes: endpoint (ssh://account@host), isolation, state (drain, online), data
+  (where the node has the server's data: /nfs/pit; none).
   Property of aliases: name (the exact name of the resource). Properties of groups: title, quota.
   What is needed and not given is asked for."""
 _ABOUT_ENTITIES = """\

@@ -14,7 +14,7 @@ from towline.api.team import (
     NodeList,
     NodeView,
 )
-from towline.errors import NotFound
+from towline.errors import NotFound, UsageError
 from towline.model.team.node import TeamNode, with_group, without_group
 from towline.model.team.rules import UseLimits
 from towline.server.endpoints import Call, Endpoint, delete, get, patch, put
@@ -31,7 +31,9 @@ class NewNode(Struct, forbid_unknown_fields=True):
 
 class NodeChange(Struct, forbid_unknown_fields=True):
     #: `drain`: what runs there ends, and nothing new starts; `online`: as before.
-    state: Literal["online", "drain"]
+    state: Literal["online", "drain"] | None = None
+    #: Where the server's data is there, by a common file system; `none`: nowhere.
+    data: str | None = None
 
 
 class AliasModel(Struct, forbid_unknown_fields=True):
@@ -60,6 +62,7 @@ def node_view(call: Call, node: TeamNode) -> NodeView:
         "groups": list(node.groups),
         "cpus": node.machine.cpus if node.machine else 0.0,
         "mem_mb": node.machine.mem_mb if node.machine else 0,
+        "data": node.data,
         "resources": [
             {
                 "index": gpu.index,
@@ -85,7 +88,9 @@ async def list_nodes(call: Call) -> NodeList:
 @get("/v1/nodes/{node:str}")
 async def show_node(call: Call, node: str) -> NodeView:
     """A node, and its GPUs."""
-    return node_view(call, call.team.nodes.find(node))
+    found = call.team.nodes.find(node)
+    problem = await call.team.on_nodes.problem(found)
+    return {**node_view(call, found), "data_problem": problem}
 
 
 @put("/v1/nodes/{node:str}")
@@ -96,11 +101,17 @@ async def add_node(call: Call, node: str, body: NewNode) -> NodeView:
 
 @patch("/v1/nodes/{node:str}")
 async def change_node(call: Call, node: str, body: NodeChange) -> NodeView:
-    """Let nothing new start on a node, or let jobs start there again."""
-    drained, now = body.state == "drain", call.team.now()
-    changed = await call.team.nodes.change(
-        node, lambda one: replace(one, drained=drained, since=now)
-    )
+    """Let nothing new start on a node, or again; or say where the server's data is there."""
+    nodes, now = call.team.nodes, call.team.now()
+    changed = nodes.find(node)
+    if body.state is None and body.data is None:
+        raise UsageError("a node has `state` and `data` to change")
+    if body.data is not None:
+        data = await call.team.on_nodes.checked(changed, body.data)
+        changed = await nodes.change(node, lambda one: replace(one, data=data))
+    if body.state is not None:
+        drained = body.state == "drain"
+        changed = await nodes.change(node, lambda one: replace(one, drained=drained, since=now))
     return node_view(call, changed)
 
 

@@ -27,6 +27,7 @@ from towline.store.nodes import NodeRows
 
 #: Below the root: the data of accounts and groups that are no more, for administrators to look at.
 REMOVED = "removed"
+MARK = ".mark-"
 
 
 class DataTop(NamedTuple):
@@ -55,6 +56,8 @@ class TeamData:
         self._accounts = accounts
         self._nodes = nodes
         self.files = DataFiles()
+        #: The name of a file in the root, and what is in it: whoever finds it sees this very root.
+        self.mark = ("", "")
 
     def prepare(self) -> None:
         """Make the root, for nobody else to look into, and what is in it."""
@@ -63,6 +66,7 @@ class TeamData:
         for name in (SHARED.folder, "groups", "home"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(os.path.join(self.root, name), 0o755)
+        self.mark = _marked(self.root)
 
     # --- whose it is -------------------------------------------------------------------------
 
@@ -120,6 +124,20 @@ class TeamData:
         name = f"{domain.kind}-{domain.name}-{when}-{secrets.token_hex(2)}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(top, os.path.join(aside, name))
+
+
+def _marked(root: str) -> tuple[str, str]:
+    """The mark of a root, which is made with it and stays."""
+    known = [name for name in os.listdir(root) if name.startswith(MARK)]
+    name = known[0] if known else MARK + secrets.token_hex(16)
+    path = os.path.join(root, name)
+    if not known:
+        with open(path, "x", opener=lambda at, flags: os.open(at, flags, 0o600)) as file:
+            file.write(secrets.token_hex(16))
+            file.flush()
+            os.fsync(file.fileno())
+    with open(path) as file:
+        return name, file.read()
 
 
 class DataFiles:
