@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +12,15 @@ import pytest
 from engine.bench import play_on
 from engine.one_file import Home, OneFileThere
 from towline.engine.results.results import ResultsHome
+from towline.errors import CannotPlace
 from towline.model.results import PENDING, at_home, not_fetched
+from towline.snapshot.blobs import BlobStore
+from towline.workspace import delivery as delivery_module
 from towline.workspace import settling
+from towline.workspace.base import Item, Whole
+from towline.workspace.brought import decoded
+from towline.workspace.delivery import FolderDelivery
+from towline.workspace.placing import Placer
 from towline.workspace.settling import Settling
 
 
@@ -126,3 +134,55 @@ def test_even_when_that_cannot_be_told_nobody_waits(
         assert results == not_fetched("the Engine failed: tow engine log")
 
     play_on(lambda: Home(tmp_path), scenario, seconds=30)
+
+
+async def deliver(top: Path, count: int) -> None:
+    """Put many files into a new folder, some at a time, and see them home."""
+    writers = ThreadPoolExecutor(4)
+    settled = Settling(writers)
+    placer = Placer(str(top / "job_results/1"), decoded(None), 1, 0o022)
+    delivery = FolderDelivery(placer, BlobStore(str(top / "blobs")), writers, settled, [])
+    try:
+        for start in range(0, count, 250):
+            items = [Item("", f"made/{n}") for n in range(start, start + 250)]
+            await delivery.put([Whole(item, b"x") for item in items])
+        placed = await delivery.finish(True)
+        assert placed.files == len(list((top / "job_results/1/made").iterdir())) == count
+    finally:
+        delivery.close()
+        settled.close()
+        writers.shutdown()
+
+
+def test_the_disk_begins_with_many_results_while_more_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs: list[int] = []
+
+    def note(paths: list[str]) -> None:
+        syncs.append(sum(len(names) for _, _, names in os.walk(tmp_path / "job_results")))
+
+    monkeypatch.setattr(delivery_module, "sync_file_systems", note)
+    asyncio.run(deliver(tmp_path, 3000))
+    # The file that keeps them out of git is one more.
+    assert 1000 < syncs[0] < 3001
+
+
+def test_a_few_results_are_synced_at_the_end_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs: list[list[str]] = []
+    monkeypatch.setattr(delivery_module, "sync_file_systems", syncs.append)
+    asyncio.run(deliver(tmp_path, 750))
+    assert syncs == []
+
+
+def test_a_disk_that_failed_while_more_came_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(paths: list[str]) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(delivery_module, "sync_file_systems", fail)
+    with pytest.raises(CannotPlace, match="Input/output error"):
+        asyncio.run(deliver(tmp_path, 3000))

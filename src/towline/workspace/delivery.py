@@ -15,6 +15,7 @@ from typing import ParamSpec, TypeVar
 from towline.errors import CannotPlace, Unreachable
 from towline.model.odd_text import keepable
 from towline.snapshot.blobs import BlobStore
+from towline.snapshot.syncing import sync_file_systems
 from towline.workspace.base import Item, PlacedResults, Whole
 from towline.workspace.inside import all_inside, inside, leads_out
 from towline.workspace.parts import PartialFile, size_here
@@ -25,6 +26,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CHUNK = 256 * 1024
+#: As soon as so many files were put into place, the disk begins with them.
+_MANY = 1000
 #: Somebody removed the folder while it was written to; this machine is too busy just now.
 _FOR_A_MOMENT = frozenset(
     (errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ESTALE)
@@ -52,6 +55,9 @@ class FolderDelivery:
         self._counting = threading.Lock()
         #: What comes in pieces; None: there is something in its way.
         self._parts: dict[Item, PartialFile | None] = {}
+        #: How many files the disk has not been told to begin with, and the last time it was.
+        self._unsynced = 0
+        self._syncing: asyncio.Future[None] | None = None
 
     async def _in_thread(self, do: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
@@ -74,6 +80,17 @@ class FolderDelivery:
     async def put(self, files: Sequence[Whole]) -> None:
         if files:
             await self._in_thread(self._put, files)
+            self._begin_to_sync(len(files))
+
+    def _begin_to_sync(self, count: int) -> None:
+        """See to it that little is left to wait for at the end, when everything must be on disk."""
+        self._unsynced += count
+        if self._unsynced < _MANY or not _went_well(self._syncing):
+            return
+        self._unsynced = 0
+        loop = asyncio.get_running_loop()
+        self._syncing = loop.run_in_executor(self._writers, sync_file_systems, [self._placer.top])
+        self._syncing.add_done_callback(_went_well)
 
     def _put(self, files: Sequence[Whole]) -> None:
         for file, target in zip(files, self._targets([file.item for file in files]), strict=True):
@@ -194,6 +211,8 @@ class FolderDelivery:
         if is_all:
             await self._in_thread(self._remove_older)
         try:
+            if self._syncing is not None:
+                await self._syncing
             await self._settling.on_disk(self._placer.placed)
         except OSError as error:
             raise cannot_place(self._placer.folder, error) from error
@@ -248,6 +267,13 @@ class FolderDelivery:
         with self._counting:
             self._placed.files += files
             self._placed.bytes += size
+
+
+def _went_well(syncing: "asyncio.Future[None] | None") -> bool:
+    """False while it goes on, too. A failure is told at the end: the next sync does not know it."""
+    if syncing is None:
+        return True
+    return syncing.done() and not syncing.cancelled() and syncing.exception() is None
 
 
 def cannot_place(folder: str, error: OSError) -> CannotPlace:

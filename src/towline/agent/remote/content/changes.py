@@ -18,7 +18,7 @@ from . import trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator
+    from typing import Any, Iterable, Iterator
 
     from ..home import Home, JobPlace
     from ..typed import Message, Pause, Spec
@@ -39,6 +39,8 @@ MOST_TICK_S = 2.1
 #: A clock that seems to be put back by less than this was only measured badly.
 STEP_S = 0.05
 PIECE = 1 << 20
+#: A folder that nobody may look into is told as well: it is missed at home, with a remark.
+WANTED = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
 
 
 def begin(record: str) -> None:
@@ -182,11 +184,11 @@ def changed(home: "Home", place: "JobPlace", spec: "Spec") -> "Iterator[Message]
                 window = Window(place.record)
             except OSError:
                 return
-        if window.has(facts) or not wanted(facts):
+        if window.has(facts) or stat.S_IFMT(facts.st_mode) not in WANTED:
             continue
         if known is None:
             known = contents(home, spec)
-        if is_unchanged(known.get(to_text(below(source, path))), path, facts):
+        if known and is_unchanged(known.get(to_text(below(source, path))), path, facts):
             continue
         try:
             yield described(to_text(below(top, path)) or ".", path, facts)
@@ -205,22 +207,17 @@ def found_below(top: str) -> "Iterator[tuple[str, os.stat_result]]":
     for place, folders, names in os.walk(top, onerror=lambda error: shut.append(error.filename)):
         folders[:] = [name for name in folders if name not in NEVER]
         links = [name for name in folders if os.path.islink(place + "/" + name)]
-        for path in [place + "/" + name for name in names + links]:
-            yield from with_facts(path)
-    for path in shut:
-        yield from with_facts(path)
+        yield from with_facts(place + "/" + name for name in names + links)
+    yield from with_facts(shut)
 
 
-def with_facts(path: str) -> "Iterator[tuple[str, os.stat_result]]":
-    try:
-        yield path, os.lstat(path)
-    except OSError:
-        return  # gone meanwhile
-
-
-def wanted(facts: "os.stat_result") -> bool:
-    """A folder that nobody may look into is told as well: it is missed at home, with a remark."""
-    return any(is_kind(facts.st_mode) for is_kind in (stat.S_ISREG, stat.S_ISLNK, stat.S_ISDIR))
+def with_facts(paths: "Iterable[str]") -> "Iterator[tuple[str, os.stat_result]]":
+    for path in paths:
+        try:
+            facts = os.lstat(path)
+        except OSError:
+            continue  # gone meanwhile
+        yield path, facts
 
 
 def described(name: str, path: str, facts: "os.stat_result") -> "Message":
