@@ -60,13 +60,15 @@ def test_commands_may_come_from_stdin(tow: Tow, accepting: Stub) -> None:
 def test_options_of_run_hold_for_every_job(tow: Tow, accepting: Stub) -> None:
     write(tow, "true\n")
     words = "-c lab --gpus 1 --mem 8G --time 2h --retries 2 --priority 5 --setup s -e A=1"
-    more = "--include i --exclude x --back b --no-results --exclusive --max-parallel 3 --fail-fast"
+    more = "--include i --exclude x --back b --no-results --exclusive --sandbox --max-parallel 3"
+    more += " --fail-fast"
     # Options may stand behind the file, too.
     assert tow("batch", *words.split(), "sweep.txt", *more.split()).returncode == 0
     ask = asked(accepting)
     expected = {"cluster": "lab", "gpus": "1", "mem": "8G", "time": "2h", "retries": "2"}
     expected |= {"priority": "5", "setup": "s", "env": {"A": "1"}, "include": ["i"]}
     expected |= {"exclude": ["x"], "back": ["b"], "results": False, "exclusive": True}
+    expected |= {"sandbox": True}
     assert expected.items() <= ask["base"].items()
     assert (ask["max_parallel"], ask["fail_fast"]) == (3, True)
 

@@ -17,6 +17,9 @@ mount -t devpts -o newinstance,gid=5,mode=620,ptmxmode=666 devpts "$root/dev/pts
 mount -t tmpfs -o mode=1777,size=1g tmpfs "$root/tmp"
 mount -t tmpfs -o mode=755,size=64m tmpfs "$root/run"
 mount -t tmpfs -o mode=1777,size=256m tmpfs "$root/dev/shm"
+# As it is on ordinary machines, whoever this one lets open it.
+mknod -m 666 "$root/run/tun" c 10 200
+[ ! -e "$root/dev/net/tun" ] || mount --bind "$root/run/tun" "$root/dev/net/tun"
 [ ! -d "${disk%/*}/home" ] || mount --bind "${disk%/*}/home" "$root/home" # hosts that share it
 mkdir -p "$root/run/sshd" "$root/run/lock" "$root/oldroot"
 cd "$root"

@@ -17,11 +17,13 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from towline.errors import AgentError, Nonsense
+from towline.model.machine import Walls
 
 Kind = TypeVar("Kind")
 
 #: So much of a text for people, and of a name, is kept.
 _MOST_TEXT, _MOST_NAME = 2000, 1 << 16
+_WALL_TEXTS = ("why", "network", "network_why", "limits", "limits_why")
 #: Lone surrogates cannot be written down, and NUL marks texts that were encoded to be kept.
 _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -340,6 +342,14 @@ class Clock:
         except UNREADABLE:
             return 0.0
         return max(0.0, told - self._ahead_s) if told else 0.0
+
+
+def read_walls(told: Any) -> Walls:
+    """Whether jobs can be walled in on a machine, as it says."""
+    walls = _read(Walls, told, "what it says of its walls")
+    texts = {name: readable(getattr(walls, name)) for name in _WALL_TEXTS}
+    groups = tuple(readable(group) for group in walls.groups[:20])
+    return msgspec.structs.replace(walls, groups=groups, **texts)
 
 
 def read_state(told: Any) -> ProcessState:

@@ -33,7 +33,7 @@ from towline.errors import HostError
 from towline.hosts.base import Host
 from towline.model.events import Fact, Follow
 from towline.model.job import Ending, Job, Queueing
-from towline.model.machine import Machine, Slot
+from towline.model.machine import Machine, Slot, Walls
 from towline.model.request import Request
 from towline.probes.nodes import QueueNode
 from towline.snapshot.blobs import BlobStore
@@ -175,6 +175,9 @@ class MachineUpkeep(Protocol):
     async def disk(self) -> DiskUse: ...
 
     async def examine(self) -> Examined: ...
+
+    async def walls(self) -> Walls:
+        """Whether jobs can be walled in there."""
 
 
 class Connection(Protocol):

@@ -6,6 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from msgspec import Struct, field
 
 from towline.errors import AgentError
+from towline.model.machine import Walls
 
 #: Files up to this size travel many in one message.
 SHORT = 64 << 10
@@ -134,6 +135,8 @@ class Examined(Struct, frozen=True):
     root: str
     #: What runs there ends when its user logs out.
     logout_ends_jobs: bool
+    #: Whether jobs can be walled in there.
+    walls: Walls = Walls("it did not say")
 
 
 class QueueStanding(TypedDict, total=False):

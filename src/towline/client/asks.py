@@ -27,6 +27,7 @@ class Options(TypedDict, total=False):
     gpus: str | int
     #: No other job on its machines.
     exclusive: bool
+    sandbox: bool
     title: str
     #: Variables for it.
     env: Mapping[str, str]

@@ -64,6 +64,9 @@ class MachinesCluster(
     quiet_hours: str | list[str] = ""
     #: Variables of every job there.
     env: dict[str, str] = field(default_factory=dict)
+    #: Every job is walled in; and folders of the machines that it sees besides, read-only.
+    sandbox: bool = False
+    sandbox_shows: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         # Values of variables may be secrets.

@@ -27,7 +27,14 @@ from towline.engine.keys import Keys
 from towline.engine.lookup import job_for
 from towline.engine.obstacle_words import never_fits, planned
 from towline.engine.results.kept import fetch_kept
-from towline.errors import ConfigError, EnvironmentWanted, HostError, Impossible, UsageError
+from towline.errors import (
+    AgentError,
+    ConfigError,
+    EnvironmentWanted,
+    HostError,
+    Impossible,
+    UsageError,
+)
 from towline.hosts.ssh import needs_person
 from towline.model.events import StopAsked
 from towline.model.job import Job, JobSpec, Queueing
@@ -178,6 +185,8 @@ class Intake:
             return await self.fleet.check_possible(spec.cluster, spec.queue)
         if not drivers:
             raise Impossible(f"the cluster {spec.cluster} has no machine", "")
+        if spec.sandbox is not None:
+            await _check_walls(spec.cluster, drivers)
         scheduler = self.engine.core.scheduler
         problem = scheduler.impossible(spec.cluster, request_of(spec.request), spec.owner)
         longest_s = scheduler.rules.longest_s(spec.owner)
@@ -337,6 +346,24 @@ def _queueing(spec: JobSpec, max_parallel: int) -> Queueing | None:
     if spec.queue is None or request_of(spec.request).process_count > 1:
         return spec.queue
     return replace(spec.queue, at_once=max_parallel)
+
+
+async def _check_walls(cluster: str, drivers: Iterable[MachineAccess]) -> None:
+    """Refuse what is to be walled in where no machine can do that; one that does not answer says so
+    when the job comes to it."""
+    why = {}
+    for driver in drivers:
+        if not driver.is_connected:
+            return
+        try:
+            walls = await (await driver.upkeep(_FIRST_MEETING_S)).walls()
+        except (AgentError, HostError):
+            return
+        if not walls.why:
+            return
+        why[driver.name] = walls.why
+    said = "; ".join(f"{name}: {text}" for name, text in why.items())
+    raise Impossible(f"no machine of {cluster} can wall in jobs: {said}", "see docs/sandbox.md")
 
 
 def _waiting(spec: JobSpec, now: float) -> Waiting:

@@ -83,6 +83,13 @@ def is_met(when: str, state: State) -> bool:
     return when == ANY or (state is State.DONE) == (when == OK)
 
 
+class Sandbox(Struct, frozen=True, omit_defaults=True):
+    """Walls around a job."""
+
+    #: Folders of its machine that it sees besides, read-only.
+    shows: tuple[str, ...] = ()
+
+
 class JobSpec(Struct, frozen=True, omit_defaults=True):
     """What the user asked for. Never changes once accepted."""
 
@@ -152,6 +159,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     services: tuple[Service, ...] = ()
     #: It begins once all of these have ended as they were to; of a batch's jobs, the batch does.
     after: tuple[Awaited, ...] = ()
+    #: It is walled in on its machine; None: it is not.
+    sandbox: Sandbox | None = None
     #: Submitted to be held, until somebody lets it go; and not to begin before a time.
     hold: bool = False
     begin: float = 0.0

@@ -67,6 +67,40 @@ class Machine(Struct, frozen=True):
     identity: Identity | None = None
 
 
+class Walls(Struct, frozen=True):
+    """Whether a machine can wall in jobs, and what its walls leave open."""
+
+    #: Why it cannot; empty: it can.
+    why: str = ""
+    #: What gives a job a network of its own; and why nothing does.
+    network: str = ""
+    network_why: str = ""
+    #: What bounds its memory and CPUs; and why nothing does.
+    limits: str = ""
+    limits_why: str = ""
+    #: Programs inside can make user namespaces.
+    nesting: bool = False
+    #: Groups of its account that reach around any wall.
+    groups: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """What is left open, in words."""
+        if self.why:
+            return ()
+        left = []
+        if not self.network:
+            text = "network: that of the machine, with its loopback and abstract sockets"
+            left.append(f"{text} ({self.network_why})")
+        if not self.limits:
+            left.append(f"memory and CPUs: not bounded ({self.limits_why})")
+        if self.nesting:
+            left.append("programs inside can make user namespaces of their own")
+        if self.groups:
+            left.append(f"the account is in {', '.join(self.groups)}, which reach around walls")
+        return tuple(left)
+
+
 class Slot(Struct, frozen=True, omit_defaults=True):
     """Where one process of a job runs: its machine and the GPU indexes it was given."""
 

@@ -12,13 +12,14 @@ from towline.backends.registry import KINDS, dialect_of
 from towline.config.settings import (
     Cluster,
     Config,
+    MachinesCluster,
     QueueCluster,
     ServerCluster,
     SnapshotSettings,
 )
 from towline.errors import UsageError
 from towline.model.grammar import combine, format_request
-from towline.model.job import UMASK, JobSpec, Queueing
+from towline.model.job import UMASK, JobSpec, Queueing, Sandbox
 from towline.model.names import ANY, FAILED, OK
 from towline.model.odd_text import keepable
 from towline.model.request import Packing, Request, check_pack, share_of
@@ -107,6 +108,8 @@ class JobAsk(Struct, forbid_unknown_fields=True):
     ends_together: bool = False
     #: Where the version in the folder comes from, in words.
     origin: str = ""
+    #: It is walled in on its machine.
+    sandbox: bool = False
     #: Of a batch: its lines share allocations, and what is asked for is of an allocation.
     pack: Packing | None = None
 
@@ -206,12 +209,38 @@ def spec_from(ask: JobAsk, places: Places, owner: str) -> JobSpec:
         priority=_number("--priority", ask.priority, defaults.priority, -1000, 1000),
         queue=queueing_from(ask, cluster, request, time_s),
         pack=pack,
+        sandbox=_walled(ask, cluster),
         services=services_from(ask.services, ask.logdir),
         hold=ask.hold,
         begin=_moment(ask.begin),
         ends_together=ask.ends_together,
         origin=_line_of(ask.origin, _LONGEST_ORIGIN),
     )
+
+
+def _walled(ask: JobAsk, cluster: Cluster) -> Sandbox | None:
+    """Whether a job is walled in, and what it sees of its machine besides."""
+    if not isinstance(cluster, MachinesCluster):
+        if ask.sandbox:
+            raise UsageError(
+                "--sandbox is for machines: a queue such as Slurm has walls of its own",
+                hint="ask its administrators how it keeps jobs apart",
+            )
+        return None
+    if not (ask.sandbox or cluster.sandbox):
+        return None
+    if ask.in_place:
+        raise UsageError(
+            "a job that is walled in cannot run in place: it has a folder of its own",
+            hint="leave out --in-place, or --sandbox",
+        )
+    if outside_of(ask.back):
+        raise UsageError(
+            "a job that is walled in writes nothing outside of its folder, so nothing can come "
+            "home from there",
+            hint="leave out --back '$NAME'",
+        )
+    return Sandbox(tuple(map(keepable, cluster.sandbox_shows)))
 
 
 def _limit_s(ask: JobAsk, config: Config, cluster: Cluster) -> float:

@@ -10,6 +10,7 @@ import sys
 import time
 
 from . import frames, machine, trouble
+from .box.asking import WallsQuestions
 from .clean.sweeping import Sweeping
 from .commands.login import LoginShell
 from .content.blobs import Blobs
@@ -90,6 +91,7 @@ class Agent:
         table["gather"] = files.refusing(Gathering(self.home, files).gather)
         table.update(self.handing().operations())
         table["samples"] = Samples(self.home).samples
+        table["walls"] = WallsQuestions(self.loop, self.home, self.reply).walls
         sweeping = Sweeping(self.loop, self.home, self.reply, self.refuse, jobs.has_company)
         table.update(sweeping.operations(table))
         return table

@@ -7,6 +7,7 @@ from typing import Any
 from towline.backends.base import Report
 from towline.backends.machines.driver import Driver
 from towline.backends.machines.insight import Insight
+from towline.backends.machines.walls import box_of, inside
 from towline.backends.machines.wanted import WantedProcess
 from towline.backends.variables import process_variables, shared_variables
 from towline.errors import AgentError, HostError, NotFound
@@ -30,6 +31,8 @@ class Machines(Insight):
     ) -> None:
         super().__init__(engine_id, report, blobs, probe_every_s)
         self.environment = environment
+        #: Whether no job on a machine of this name is without walls.
+        self.walled: Callable[[str], bool] = lambda machine: False
         #: (job, attempt) -> the processes that start together.
         self._gangs: dict[tuple[int, int], list[tuple[Driver, WantedProcess]]] = {}
         #: (job, attempt) of those that are about to become one -> whether they are to stop instead.
@@ -134,13 +137,14 @@ class Machines(Insight):
             slot = attempt.placement[rank]
             driver = self.driver_of(slot)
             local = driver is not None and driver.host.login() is None
+            box = box_of(job, slot, self.seen.get(slot.machine), self.walled(slot.machine))
+            variables = process_variables(job, request, shared)[rank]
+            if box is not None:
+                variables = inside(variables, spec.env)
             return {
                 "key": key_of(self.engine_id, job.id, attempt, rank),
                 "argv": [original(word) for word in spec.argv],
-                "env": {
-                    name: original(value)
-                    for name, value in process_variables(job, request, shared)[rank].items()
-                },
+                "env": {name: original(value) for name, value in variables.items()},
                 "environ": self.environment(spec.environment)
                 if local and spec.environment
                 else None,
@@ -158,6 +162,7 @@ class Machines(Insight):
                 "services": orders_of(spec.services) if rank == 0 else [],
                 "series": attempt.series,
                 "places": attempt.places,
+                "box": box,
             }
 
         return [lambda rank=rank: order(rank) for rank in range(len(attempt.placement))]  # type: ignore[misc]

@@ -4,9 +4,11 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from towline.agent.link import Link
+from towline.agent.messages import read_walls
 from towline.backends.terms import DiskUse, Examined, Swept
 from towline.core.garbage import Folder
 from towline.errors import AgentError
+from towline.model.machine import Walls
 from towline.model.names import shown_cluster
 
 #: Most folders named in one message.
@@ -64,6 +66,11 @@ class Upkeep:
         answer, _ = await self._link.ask("disk")
         return DiskUse(answer["jobs"], answer["folders"], answer["contents"], answer["free"])
 
+    async def walls(self) -> Walls:
+        """Whether jobs can be walled in there; where that was not found out yet, it tries it."""
+        answer, _ = await self._link.ask("walls")
+        return read_walls(answer.get("walls"))
+
     async def examine(self) -> Examined:
         """What the machine measures now, and how far its clock is ahead."""
         asked = time.time()
@@ -74,6 +81,7 @@ class Upkeep:
             clock_s=raw.get("time", asked) - (asked + time.time()) / 2,
             root=str(hello.get("root", self._root)),
             logout_ends_jobs=bool(hello.get("logout_ends_jobs")),
+            walls=await self.walls(),
         )
 
 

@@ -84,6 +84,9 @@ def parser() -> Parser:
         parser.add_argument(*flags, dest=name, metavar=metavar, help=text)
     parser.add_argument("--exclusive", action="store_true", help="no other job on its machines")
     parser.add_argument(
+        "--sandbox", action="store_true", help="wall it in: it sees and changes only its own folder"
+    )
+    parser.add_argument(
         "-e",
         "--env",
         action="append",
@@ -189,6 +192,8 @@ def job_ask(options: Namespace, command: list[str]) -> dict[str, Any]:
     ask.update(_queue_ask(options))
     if options.exclusive:
         ask["exclusive"] = True
+    if options.sandbox:
+        ask["sandbox"] = True
     if options.in_place:
         ask["in_place"] = True
     if options.no_results:

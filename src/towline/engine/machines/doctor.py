@@ -8,6 +8,7 @@ from towline.backends.terms import Examined
 from towline.engine.obstacle_words import why_aside
 from towline.engine.parts import EngineParts
 from towline.errors import AgentError, HostError, Refused, Unusable, WrongHostKey
+from towline.model.machine import Walls
 from towline.model.units import format_duration, format_memory
 from towline.probes.nodes import QueueNode
 from towline.workspace.base import Places
@@ -66,6 +67,8 @@ async def examine_machine(
         yield _step("", driver.name, "login shell", False, str(seen.raw["login"]), _LOGIN_HINT)
     if by_ssh and seen.logout_ends_jobs:
         yield _logout(driver)
+    if not is_access_node:
+        yield _walls(driver, seen.walls)
 
 
 def _step(
@@ -175,6 +178,16 @@ def _clock(driver: MachineAccess, off_s: float) -> Step:
         return _step("", driver.name, "clock", True, "agrees with this machine's")
     text = f"{format_duration(abs(off_s))} {'ahead of' if off_s > 0 else 'behind'} this machine's"
     return _step("", driver.name, "clock", False, text, "set up NTP on one of the two")
+
+
+def _walls(driver: MachineAccess, walls: Walls) -> Step:
+    """Nothing is wrong where jobs cannot be walled in, as long as nobody asks for it."""
+    if walls.why:
+        hint = "`tow run --sandbox` needs bubblewrap there: as root, apt-get install bubblewrap"
+        return _step("", driver.name, "sandbox", None, walls.why, hint)
+    left = "; ".join(walls.open)
+    text = "jobs can be walled in" + (f"; left open: {left}" if left else "")
+    return _step("", driver.name, "sandbox", True, text)
 
 
 def _logout(driver: MachineAccess) -> Step:

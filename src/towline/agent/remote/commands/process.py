@@ -269,18 +269,23 @@ def fork_and_exec(
 def become(
     place: bytes, argv: "list[bytes]", environ: "Environ", stdin: int, stdout: int, stderr: int
 ) -> None:
+    os.setsid()
+    forget_signals()
+    os.dup2(stdin, 0)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.execve(place, argv, environ)
+
+
+def forget_signals() -> None:
+    """Hear all of them again, as a program expects that is just being started."""
     signal.set_wakeup_fd(-1)
     for number in SIGNALS:
         try:
             signal.signal(number, signal.SIG_DFL)
         except (OSError, ValueError):
             pass
-    os.setsid()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    os.dup2(stdin, 0)
-    os.dup2(stdout, 1)
-    os.dup2(stderr, 2)
-    os.execve(place, argv, environ)
 
 
 def close_all_but(keep: int) -> None:

@@ -18,6 +18,8 @@ MOST_TEXT = 1000
 MOST_SAID = 4096
 #: A kill that the kernel counted longer ago than this was another's.
 RECENT_S = 10.0
+#: How the keeper of a box begins what it says of one that could not be made.
+NO_BOX = "box "
 #: What a shell says of a command that was killed.
 KILLED_IN_SHELL = 128 + signals.SIGKILL
 
@@ -93,8 +95,16 @@ def read_all(path: str) -> bytes:
 
 def explain_setup(record: str, spec: "Spec", end: "Ending") -> None:
     """Tell a failed setup from a command that ended with the same code."""
-    word = machine.read_text(record + "/mark").strip() if spec.get("setup") else ""
+    has_mark = spec.get("setup") or spec.get("box")
+    word = machine.read_text(record + "/mark").strip() if has_mark else ""
     if not word or end["cause"]:
+        return
+    if word.startswith(NO_BOX):
+        end["cause"], end["code"] = "walls", None
+        end["text"] = ("its walls could not be made: " + word[len(NO_BOX) :])[:MOST_TEXT]
+        return
+    if word == "not_executable":
+        end["cause"], end["text"] = word, "not executable: %s" % spec["argv"][0]
         return
     end["cause"] = "not_found" if word == "not_found" else "setup"
     if word == "profile":

@@ -7,12 +7,15 @@ from ..commands import process, process_tree
 from ..content import changes, outside
 from ..machine import to_path, who_we_are
 from ..records import endings, record
+from . import walls
 from .services import JobServices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..box.entering import BoxVisitor
+    from ..box.keeper import BoxKeeper
     from ..typed import Ending, Environ, Spec
     from .execution import Execution
 
@@ -41,6 +44,8 @@ class Command:
         self.told = False
         self.looks = 0
         self.memory_was_short = False
+        #: What has it in its box, or takes it into one; None: it has no walls.
+        self.box: "BoxKeeper | BoxVisitor | None" = None
 
     def to_the_end(self) -> "tuple[Ending, int]":
         folder = self.execution.folder
@@ -61,12 +66,15 @@ class Command:
         environ = execution.environ()
         argv = [word.encode("utf-8", "surrogateescape") for word in spec["argv"]]
         argv = process.without_terminal(argv)
-        if spec["setup"]:
+        folder = self.working_folder()
+        if execution.boxed:
+            self.box = walls.way_in(execution, argv, environ, folder)
+        elif spec["setup"]:
             mark = os.fsencode(execution.record + "/mark")
             given = execution.given() if spec["environ"] is None else None
             argv = process.with_setup(argv, spec["setup"].encode("utf-8"), mark, environ, given)
-        folder = self.working_folder()
-        enter(folder)
+        if self.box is None:
+            enter(folder)
         # Programs that trust these would otherwise work in the submitter's folder.
         environ[b"PWD"] = os.fsencode(folder)
         environ.pop(b"OLDPWD", None)
@@ -81,7 +89,7 @@ class Command:
             heir = self.execution.station.heir
             self.note(spawning=time.time(), heir=heir, **who_we_are())
             try:
-                return process.start(argv, environ, self.execution.station.null, self.out, self.err)
+                return self.launch(argv, environ)
             except process.NotNow:
                 del self.about["spawning"]
                 self.note()
@@ -90,10 +98,21 @@ class Command:
             self.execution.wait(TRY_AGAIN_S)
             self.execution.pause()
 
+    def launch(self, argv: "list[bytes]", environ: "Environ") -> int:
+        null = self.execution.station.null
+        if self.box is None:
+            return process.start(argv, environ, null, self.out, self.err)
+        try:
+            return self.box.start(null, self.out, self.err)
+        except OSError as problem:
+            raise process.NotNow(problem) from None
+
     def began(self) -> None:
         start = process_tree.start_of(self.pid)
         self.execution.grant.began(self.pid, start)
         self.try_to_note(pid=self.pid, start=start, started=self.started)
+        if self.box is not None:
+            self.box.release()
         self.services.start()
 
     def try_to_note(self, **facts: "Any") -> None:
@@ -186,7 +205,7 @@ class Command:
                 cause=self.cause, text=self.text, status=self.result and self.result[0]
             )
             me = os.getpid()
-            find = lambda: process_tree.below(me)  # noqa: E731
+            find = lambda: walls.to_be_asked(me, self.pid, self.box)  # noqa: E731
             self.takedown = process_tree.Takedown(self.pid, grace_s, find, now)
         self.takedown.kill_at = min(self.takedown.kill_at, now + grace_s)
 
@@ -197,7 +216,7 @@ class Command:
         end["out_size"] = os.fstat(self.out).st_size
         end["err_size"] = os.fstat(self.err).st_size
         endings.explain_setup(self.execution.record, self.spec, end)
-        if end["cause"] == "not_found":
+        if end["cause"] == "not_found" and self.box is None:
             end["text"] += self.execution.where_else()
         if not self.spec["at"]:
             end["made"] = self.made()

@@ -13,6 +13,7 @@ from ..machine import to_path
 from ..records import endings, record
 from ..refusal import Refusal
 from ..share import grants
+from . import walls
 from .command import Command
 
 TYPE_CHECKING = False
@@ -100,6 +101,11 @@ class Execution:
         self.grace_s = 10.0
         self.grant = grants.Grant()
 
+    @property
+    def boxed(self) -> bool:
+        """Whether it is walled in."""
+        return self.spec.get("box") is not None
+
     # Stops
 
     def stop(self, grace_s: "float | None") -> None:
@@ -144,6 +150,8 @@ class Execution:
             return dict(endings.ending("void", str(taken)), taken=True), 0
         except process.CannotStart as problem:
             return endings.ending(problem.cause, self.explain(problem), problem.code), 0
+        except walls.NoWalls as problem:
+            return endings.ending("walls", str(problem)), 0
         except trees.Absent as problem:
             return endings.ending("absent", str(problem)), 0
         except (trees.CannotMake, Refusal, ValueError) as problem:
@@ -165,6 +173,8 @@ class Execution:
 
     def prepare(self, life: int) -> None:
         team_data.settle(self.spec)
+        if self.boxed:
+            walls.check(self)
         if not self.spec["at"]:
             self.make_folders()
         if self.spec["hold"]:
@@ -189,6 +199,8 @@ class Execution:
             if spec["keep"]:
                 kept = trees.load_snapshot(self.home, spec["keep"])
                 trees.make_tree(self.home, kept, keep, self.pause)
+        if self.boxed:
+            walls.make_home(self.folder)
         trees.make_links(source, spec["links"])
         if outside.named(spec["links"]):
             place = JobPlace(self.key, self.folder, self.record)
@@ -223,12 +235,16 @@ class Execution:
             environ = dict(self.station.own_environ)
         else:
             environ = as_bytes(spec["environ"])
+        if self.boxed:
+            environ = walls.passed(environ)
         environ.update(outside.expanded(as_bytes(spec["env"]), environ))
         home = os.fsencode(self.home.job(spec["at"] or self.key))
         environ.update(team_data.variables(spec))
         environ[b"JOB_DIR"] = home
         environ[b"SRC_DIR"] = os.fsencode(to_path(spec["folder"])) or home + b"/src"
         environ[b"KEEP_DIR"] = home + b"/keep"
+        if self.boxed:
+            walls.of_the_box(environ, home)
         environ.setdefault(b"PYTHONUNBUFFERED", b"1")
         environ[process_tree.MARK.encode()] = self.key.encode()
         self.surroundings.adapt(environ)
@@ -240,7 +256,7 @@ class Execution:
         return told.union(self.surroundings.names())
 
     def explain(self, problem: "process.CannotStart") -> str:
-        if problem.cause != "not_found":
+        if problem.cause != "not_found" or self.boxed:
             return problem.text
         hint = self.where_else()
         return problem.text if hint in problem.text else problem.text + hint

@@ -13,6 +13,8 @@ import signal
 import time
 
 from .. import machine, trouble
+from ..box.entering import BoxVisitor, has_own_network
+from ..box.files import box_of
 from ..commands import process, process_tree
 from ..home import checked_key
 from ..records import record
@@ -168,6 +170,10 @@ class Keeper:
         self.with_setup = bool(command.spec["setup"])
         self.grace_s = min(GRACE_S, command.spec["grace_s"])
         self.group = 0
+        #: The record of a job that is in a box: the service is to be in it, too.
+        self.box = command.execution.record if command.execution.boxed else ""
+        self.folder = os.fsencode(command.working_folder())
+        self.setup = command.spec["setup"].encode("utf-8", "surrogateescape")
         place = command.execution.folder + "/services"
         os.makedirs(place, 0o700, exist_ok=True)
         self.state = "%s/%s.json" % (place, service["name"])
@@ -204,7 +210,10 @@ class Keeper:
         port = machine.free_port("127.0.0.1")
         environ = dict(environ)
         environ[b"PORT"] = b"%d" % port
-        self.group = pid = spawn(self.argv, environ, self.null, self.log)
+        if self.box:
+            self.group = pid = self.spawn_inside(environ)
+        else:
+            self.group = pid = spawn(self.argv, environ, self.null, self.log)
         self.tell("running", port=port, text=why)
         code = None
         while True:
@@ -218,8 +227,24 @@ class Keeper:
                 return code
             self.wait(LOOK_S)
 
+    def spawn_inside(self, environ: "Environ") -> int:
+        """Start it in the job's box, as soon as that is there."""
+        init = box_of(self.box)
+        while init is None:
+            self.wait(SETUP_LOOK_S)
+            init = box_of(self.box)
+        argv = self.argv
+        if self.with_setup:
+            argv = process.with_setup(argv, self.setup, os.devnull.encode(), environ)
+        guest = BoxVisitor(init, argv, environ, self.folder, with_us=True)
+        pid = guest.start(self.null, self.log, self.log)
+        guest.release()
+        return pid
+
     def environment(self) -> "Environ":
         """That of the command itself: so the set-up, which it shares, runs only once."""
+        if self.box:
+            return {name: self.environ[name] for name in self.environ if name not in process.HIDDEN}
         empty_since = None
         while self.with_setup and process_tree.may_look_into(self.command[0]):
             found = process_tree.environment(self.command[0])
@@ -344,6 +369,13 @@ class ServicePlaces:
         if not os.path.exists(self.home.record(key) + ELSEWHERE):
             return None
         return relay.Door(self.home.job(key), request["port"])
+
+    def box_of(self, request: "Message") -> "int | None":
+        """The box that a port is in; None for one of this machine's own network."""
+        if "key" not in request:
+            return None
+        init = box_of(self.home.record(checked_key(request["key"])))
+        return init if init is not None and has_own_network(init) else None
 
     def look(self, key: str, name: str) -> "Message":
         unknown: "dict[str, Any]" = {"state": "starting", "port": 0, "text": ""}

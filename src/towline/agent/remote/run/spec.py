@@ -3,6 +3,8 @@
 import json
 import os
 
+from ..box.description import checked_box
+from ..content import outside
 from ..content.team_data import checked_data
 from ..content.trees import check_relative
 from ..frames import MOST_BLOB
@@ -48,6 +50,8 @@ FIELDS: "dict[str, tuple[tuple[type, ...], Any]]" = {
     "services": ((list,), []),
     #: What it may see of a team's data, and where that is; see team_data.py.
     "data": ((dict, type(None)), None),
+    #: The walls around it; None: it has none. See box/description.py.
+    "box": ((dict, type(None)), None),
 }
 
 
@@ -64,6 +68,8 @@ def checked_spec(spec: "Any") -> "Spec":
     check_claim(whole)
     checked_services(whole["services"])
     whole["data"] = checked_data(whole["data"])
+    whole["box"] = checked_box(whole["box"])
+    check_walls(whole)
     for path in ([whole["cwd"]] if whole["cwd"] else []) + list(whole["links"]):
         check_relative(path)
     if whole["folder"] and not os.path.isabs(whole["folder"]):
@@ -88,6 +94,17 @@ def check_words(spec: "Spec") -> None:
             raise Refusal("bad_request", "a variable's name is wrong in job %s" % spec["key"])
     if not spec["argv"] or not all(isinstance(word, str) for word in words):
         raise Refusal("bad_request", "`argv` or `env` of job %s is wrong" % spec["key"])
+
+
+def check_walls(spec: "Spec") -> None:
+    """What leads out of a box is not made beside it."""
+    if spec["box"] is None:
+        return
+    if spec["folder"]:
+        raise Refusal("bad_request", "job %s is to run in place, and in a box" % spec["key"])
+    if outside.named(spec["links"]):
+        text = "job %s is in a box, so nothing comes home from outside of its folder"
+        raise Refusal("bad_request", text % spec["key"])
 
 
 def check_claim(spec: "Spec") -> None:
@@ -117,6 +134,7 @@ def exec_spec(home: "Home", request: "Message") -> "Spec":
             "grace_s": base["grace_s"],
             "folder": base.get("folder", ""),
             "data": base.get("data"),
+            "box": base.get("box"),
         }
     )
     spec["at"] = base["at"] or key

@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 
+from ..box import entering
 from ..loop import READ, WRITE
 from ..refusal import Refusal
 
@@ -36,6 +37,8 @@ class Tunnel:
         self.addresses = addresses
         #: What is to be passed first where the port is another machine's.
         self.door: "relay.Door | None" = None
+        #: The first process of the box of a job that has a network of its own.
+        self.box: "int | None" = None
         self.to_socket: "collections.deque[Any]" = collections.deque()
         self.waiting = 0
         #: What the other side may have sent without our having passed it on.
@@ -78,6 +81,7 @@ class Tunnels:
         if not isinstance(number, (int, str)) or number in self.tunnels:
             raise Refusal("bad_request", "`stream` is missing or taken")
         tunnel = Tunnel(number, request, [(address, port) for address in LOCAL[host]])
+        tunnel.box = self.places.box_of(request)
         tunnel.door = self.places.door_of(request)
         if tunnel.door is not None:
             tunnel.addresses = [tunnel.door.address]
@@ -85,6 +89,9 @@ class Tunnels:
 
     def connect(self, tunnel: "Tunnel") -> None:
         address = tunnel.addresses.pop(0)
+        if tunnel.box is not None:
+            self.connect_inside(tunnel, address)
+            return
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         tunnel.sock = socket.socket(family, socket.SOCK_STREAM)
         tunnel.sock.setblocking(False)
@@ -96,8 +103,24 @@ class Tunnels:
         else:
             self.not_connected(tunnel, problem)
 
+    def connect_inside(self, tunnel: "Tunnel", address: "Any") -> None:
+        """To a port of a job that has a network of its own."""
+        assert tunnel.box is not None
+        try:
+            tunnel.sock = entering.connected(tunnel.box, address)
+        except OSError as problem:
+            self.not_there(tunnel, problem.errno or errno.ECONNREFUSED)
+            return
+        tunnel.sock.setblocking(False)
+        tunnel.fd = tunnel.sock.fileno()
+        self.tunnels[tunnel.number] = tunnel
+        self.update(tunnel)
+
     def not_connected(self, tunnel: "Tunnel", problem: int) -> None:
         self.drop(tunnel)
+        self.not_there(tunnel, problem)
+
+    def not_there(self, tunnel: "Tunnel", problem: int) -> None:
         if tunnel.addresses:
             self.connect(tunnel)
             return
