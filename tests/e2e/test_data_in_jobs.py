@@ -10,6 +10,7 @@ from testbed import common_folder
 from testbed.hosts import Hosts
 from testbed.pit import Pit
 from testbed.team import TeamServer
+from testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -106,10 +107,20 @@ def test_every_sentence_of_accessing_data(
     theirs = on(bert, root, "n1", DIRS)
     assert not any("GROUP_DIR" in line for line in theirs)
     assert f"USER_DIR={AT}/home/bert" in theirs
+    _beside(anna)
     # A group that is left is no longer there for the next job.
     root.well("remove-group", "user:anna", "guests")
     assert not any("GUESTS" in line for line in on(anna, root, "n0", DIRS))
     _gang(anna, root)
+
+
+def _beside(anna: Pit) -> None:
+    """What runs beside a job has the data as well."""
+    running = anna.begin("touch $USER_DIR/began; sleep 600")
+    wait_until(lambda: "began" in anna.well("ls", "home"), 60)
+    beside = anna.well("exec", str(running), "--", "sh", "-c", "echo $USER_DIR $STAFF_GROUP_DIR")
+    assert beside == f"{AT}/home/anna {AT}/groups/staff\n"
+    anna.well("stop", str(running))
 
 
 def _gang(anna: Pit, root: Pit) -> None:

@@ -1,17 +1,20 @@
 """The data of a team through its routes: rights, pieces, quotas, a full disk."""
 
+import asyncio
 import hashlib
 import json
 import os
 import stat
 import subprocess
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from server.data_house import DataHouse, played, refused
-from towline.server.team.data.data import DataFiles
+from towline.errors import ConfigError
+from towline.server.team.data.data import DataFiles, TeamData
 
 
 def test_each_domain_is_for_whom_it_is(tmp_path: Path) -> None:
@@ -103,6 +106,22 @@ def test_a_range_of_a_file_is_read_and_a_file_that_changed_is_not_gone_on_with(
     played(tmp_path, scenario)
 
 
+def test_a_folder_that_others_look_into_is_not_taken_for_the_data(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir(mode=0o755)
+    with pytest.raises(ConfigError, match="other accounts can look into"):
+        TeamData(str(place), *cast("tuple[Any, Any]", (None, None))).prepare()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o755 and os.listdir(place) == []
+    with pytest.raises(ConfigError, match="Not a directory"):
+        TeamData("/dev/null/data", *cast("tuple[Any, Any]", (None, None))).prepare()
+    place.chmod(0o700)
+    data = TeamData(str(place), *cast("tuple[Any, Any]", (None, None)))
+    data.prepare()
+    mark = data.mark
+    data.prepare()
+    assert data.mark == mark and len(mark[1]) == 32
+
+
 def test_what_has_another_hash_is_not_taken(tmp_path: Path) -> None:
     async def scenario(house: DataHouse) -> None:
         await house.put("ann", "home", "x", b"before")
@@ -129,6 +148,25 @@ def test_what_has_another_hash_is_not_taken(tmp_path: Path) -> None:
         assert refused(await house.put("ann", "home", "folder", b"x")) == (400, "usage")
         assert refused(await house.put("ann", "home", "x/y", b"x")) == (400, "usage")
         assert refused(await house.do("ann", "DELETE", "home/file", path="/")) == (400, "usage")
+
+    played(tmp_path, scenario)
+
+
+def test_slow_disks_and_long_files_keep_nothing_else_from_being_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many ask for what takes long: the Engine writes all the same."""
+    free = threading.Event()
+    monkeypatch.setattr("towline.server.team.data.tree.described", lambda *_, **__: free.wait())
+
+    async def scenario(house: DataHouse) -> None:
+        asked = [asyncio.create_task(house.do("ann", "GET", "home/stat")) for _ in range(40)]
+        try:
+            for group in ("one", "two", "three"):
+                assert (await house.ask("root", "PUT", f"/v1/groups/{group}", {}))[0] == 200
+        finally:
+            free.set()
+            await asyncio.gather(*asked)
 
     played(tmp_path, scenario)
 
@@ -194,7 +232,7 @@ def test_what_a_removed_group_or_account_had_is_not_found_by_the_next_of_its_nam
 @pytest.mark.real
 def test_a_full_disk_is_said_and_what_was_acknowledged_is_there(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    disk = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(tmp_path / "data")]
+    disk = ["mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs", str(tmp_path / "data")]
     subprocess.run(disk, check=True)
     try:
 

@@ -55,4 +55,5 @@ class Team:
             tries.give_back(who)
 
     def close(self) -> None:
+        self.data.close()
         self.audit.close()

@@ -1,6 +1,5 @@
 """The data of a team: what is shared, and that of groups and users."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -69,28 +68,28 @@ async def list_domains(call: Call) -> DataDomains:
     """The data that somebody has: how much it is, and how much it may be."""
     data = call.team.data
     tops = data.domains(call.who)
-    return {"domains": [await asyncio.to_thread(data.files.view, top) for top in tops]}
+    return {"domains": [await data.run(data.files.view, top) for top in tops]}
 
 
 @get("/v1/data/{domain:str}/files")
 async def list_data(call: Call, domain: str, query: DataFolderQuery) -> DataListing:
     """What is in a folder; links are told of, and never followed."""
     at = _at(call, domain, query.path, DataAccess.READ)
-    return await asyncio.to_thread(call.team.data.files.entries, at, query.after)
+    return await call.team.data.run(call.team.data.files.entries, at, query.after)
 
 
 @get("/v1/data/{domain:str}/stat")
 async def stat_data(call: Call, domain: str, query: DataStatQuery) -> DataStat:
     """What a path is, with `hash` also the hash of its content."""
     at = _at(call, domain, query.path, DataAccess.READ)
-    return await asyncio.to_thread(call.team.data.files.stat, at, query.hash)
+    return await call.team.data.run(call.team.data.files.stat, at, query.hash)
 
 
 @get("/v1/data/{domain:str}/file")
 async def read_data(call: Call, domain: str, query: DataRange) -> Bytes:
     """The bytes of a file, or of the range that `offset` and `limit` name."""
     at = _at(call, domain, query.path, DataAccess.READ)
-    found = await asyncio.to_thread(call.team.data.files.open, at, query.version)
+    found = await call.team.data.run(call.team.data.files.open, at, query.version)
     file = os.fdopen(found.fd, "rb", buffering=0)
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -98,7 +97,7 @@ async def read_data(call: Call, domain: str, query: DataRange) -> Bytes:
         with file:
             while place < end:
                 some = min(_PIECE, end - place)
-                piece = await asyncio.to_thread(os.pread, file.fileno(), some, place)
+                piece = await call.team.data.run(os.pread, file.fileno(), some, place)
                 if not piece:
                     return
                 place += len(piece)
@@ -112,7 +111,7 @@ async def begin_file(call: Call, domain: str, query: AnnouncedFile) -> DataArriv
     """Announce a file: how much of it is here already, and whether there is room for it."""
     at = _at(call, domain, query.path, DataAccess.WRITE)
     call.note(bytes=query.size)
-    return await asyncio.to_thread(call.team.data.files.begin, at, _coming(query))
+    return await call.team.data.run(call.team.data.files.begin, at, _coming(query))
 
 
 @put("/v1/data/{domain:str}/file")
@@ -129,12 +128,12 @@ async def take_pieces(call: Call, domain: str, query: AnnouncedFile) -> DataArri
             if len(waiting) < _PIECE:
                 continue
             piece, waiting = bytes(waiting), bytearray()
-            arrived = await asyncio.to_thread(files.take, at, coming, offset, piece)
+            arrived = await call.team.data.run(files.take, at, coming, offset, piece)
             offset += len(piece)
             if arrived["offset"] != offset:
                 return arrived
         if waiting:
-            arrived = await asyncio.to_thread(files.take, at, coming, offset, bytes(waiting))
+            arrived = await call.team.data.run(files.take, at, coming, offset, bytes(waiting))
         return arrived
     finally:
         # Who still sends hears the answer only after that.
@@ -152,7 +151,7 @@ def _coming(query: AnnouncedFile) -> ComingData:
 async def make_data_folder(call: Call, domain: str, query: DataPath) -> Nothing:
     """Make a folder, and those that it is in."""
     at = _at(call, domain, query.path, DataAccess.WRITE)
-    await asyncio.to_thread(call.team.data.files.make_folder, at)
+    await call.team.data.run(call.team.data.files.make_folder, at)
     return {}
 
 
@@ -161,7 +160,7 @@ async def move_data(call: Call, domain: str, query: DataMove) -> Nothing:
     """Give a file or a folder another name in its domain; a file of that name is replaced."""
     at = _at(call, domain, query.path, DataAccess.WRITE)
     to = _at(call, domain, query.to, DataAccess.WRITE)
-    await asyncio.to_thread(call.team.data.files.move, at, to)
+    await call.team.data.run(call.team.data.files.move, at, to)
     return {}
 
 
@@ -169,7 +168,7 @@ async def move_data(call: Call, domain: str, query: DataMove) -> Nothing:
 async def delete_data(call: Call, domain: str, query: DataPath) -> Nothing:
     """Delete a file, or a folder with all that is in it."""
     at = _at(call, domain, query.path, DataAccess.WRITE)
-    await asyncio.to_thread(call.team.data.files.delete, at)
+    await call.team.data.run(call.team.data.files.delete, at)
     return {}
 
 

@@ -5,6 +5,7 @@ without following links: whatever is renamed or replaced meanwhile, nothing abov
 is ever reached.
 """
 
+import contextlib
 import errno
 import os
 import stat
@@ -17,6 +18,7 @@ from towline.errors import EngineError, Exists, NoRoom, NotFound, UsageError
 OWN = ".towline"
 _LONGEST_PATH = 4096
 _LONGEST_NAME = 255
+_TOP = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: A fifo or a device that lies there is neither waited for nor touched.
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -42,8 +44,7 @@ def names_of(path: str) -> list[str]:
 @contextmanager
 def open_folder(top: str, names: list[str], make: bool = False) -> Iterator[int]:
     """A folder below the top of a domain, as a descriptor; `make` makes what is not there."""
-    # The top itself is the server's: its administrators may have put a link to another disk there.
-    at = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    at = _open_top(top)
     try:
         for name in names:
             if make:
@@ -54,6 +55,16 @@ def open_folder(top: str, names: list[str], make: bool = False) -> Iterator[int]
         yield at
     finally:
         os.close(at)
+
+
+def _open_top(top: str) -> int:
+    """The top itself is the server's: its administrators may have put a link to another disk there.
+    It is made when it is first asked for."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(top, _TOP)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(top, 0o700)
+    return os.open(top, _TOP)
 
 
 def _make(name: str, at: int) -> None:

@@ -1,13 +1,17 @@
 """The data of a team as people reach it: who asks comes first, and is judged before anything."""
 
+import asyncio
 import contextlib
 import os
 import secrets
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from towline.api.team import DataArrival, DataDomainView, DataListing, DataStat
-from towline.errors import Forbidden, NotFound
+from towline.errors import ConfigError, Forbidden, NotFound
 from towline.model.principal import AccountState, Principal
 from towline.model.team.data import (
     SHARED,
@@ -28,6 +32,9 @@ from towline.store.nodes import NodeRows
 #: Below the root: the data of accounts and groups that are no more, for administrators to look at.
 REMOVED = "removed"
 MARK = ".mark-"
+_THREADS = 16
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class DataTop(NamedTuple):
@@ -56,13 +63,39 @@ class TeamData:
         self._accounts = accounts
         self._nodes = nodes
         self.files = DataFiles()
+        # Of its own: long files and slow disks must not keep the Engine from writing.
+        self._threads = ThreadPoolExecutor(_THREADS, "data")
+        #: Those that are known to have a folder: a slow disk is not asked for every job.
+        self._made: set[DataDomain] = set()
         #: The name of a file in the root, and what is in it: whoever finds it sees this very root.
         self.mark = ("", "")
 
+    async def run(self, do: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        """Do what blocks, in a thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, partial(do, *args, **more))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     def prepare(self) -> None:
         """Make the root, for nobody else to look into, and what is in it."""
-        os.makedirs(self.root, 0o700, exist_ok=True)
-        os.chmod(self.root, 0o700)
+        try:
+            self._make()
+        except OSError as error:
+            raise ConfigError(
+                f"the team's data cannot be in {self.root}: {error.strerror}"
+            ) from None
+
+    def _make(self) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.makedirs(self.root, 0o700)
+        if os.stat(self.root).st_mode & 0o077:
+            # It is not for us to close a folder that may be somebody else's.
+            raise ConfigError(
+                f"the team's data is to be in {self.root}, which other accounts can look into",
+                f"if it is meant for that: chmod 700 {self.root}",
+            )
         for name in (SHARED.folder, "groups", "home"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(os.path.join(self.root, name), 0o755)
@@ -91,7 +124,7 @@ class TeamData:
         if has < need:
             raise Forbidden(f"the data of {domain} is not for {who.name or 'strangers'}")
         self._check_there(domain)
-        return DataTop(domain, self.folder(domain), self._quota(domain), has)
+        return DataTop(domain, self._path(domain), self._quota(domain), has)
 
     def _quota(self, domain: DataDomain) -> int:
         if domain.kind is DomainKind.SHARED:
@@ -107,17 +140,21 @@ class TeamData:
             if account is None or account.state is AccountState.DELETED:
                 raise NotFound(f"there is no account {domain.name}")
 
-    def folder(self, domain: DataDomain) -> str:
-        """Where a domain is; made when it is first asked for."""
-        top = os.path.join(self.root, domain.folder)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(top, 0o755 if domain is SHARED else 0o700)
-        return top
+    def make(self, domain: DataDomain) -> None:
+        """Make the folder of a domain, for a job that will look for it."""
+        if domain not in self._made:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._path(domain), 0o755 if domain is SHARED else 0o700)
+            self._made.add(domain)
+
+    def _path(self, domain: DataDomain) -> str:
+        return os.path.join(self.root, domain.folder)
 
     def retire(self, domain: DataDomain) -> None:
         """Put aside what an account or a group had that is no more: another one of this name must
         not find it."""
-        top = os.path.join(self.root, domain.folder)
+        self._made.discard(domain)
+        top = self._path(domain)
         aside = os.path.join(self.root, REMOVED)
         os.makedirs(aside, 0o700, exist_ok=True)
         when = time.strftime("%Y%m%d-%H%M%S", time.gmtime())

@@ -64,7 +64,7 @@ class DataOnNodes:
             return None
         places = {}
         for domain in domains_of(owner, self._accounts.groups_of(owner)):
-            self._data.folder(domain)
+            self._data.make(domain)
             mode = "ro" if domain.kind is DomainKind.SHARED else "rw"
             places[variable(domain)] = [os.path.join(node.data, domain.folder), mode]
         mark, word = self._data.mark
