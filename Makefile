@@ -24,7 +24,7 @@ test: $(READY) parts lint
 # The inner loop: everything that needs no real part.
 quick: $(READY)
 	$(BIN)/python -m pytest -m "not real and not slow" --hypothesis-profile=quick -x -q \
-		-n 2 --dist worksteal -p no:schemathesis
+		-n 2 --dist worksteal -p no:schemathesis -p no:hydra_pytest -p no:anyio
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

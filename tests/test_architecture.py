@@ -83,9 +83,9 @@ def part_of(module: str, package: str = "towline") -> str:
     return inside.split(".")[0] if inside != module else ""
 
 
-@cache
 def tree(path: Path) -> ast.Module:
-    gc.disable()  # it would look at all trees again and again, and they stay
+    """Not kept: whenever memory is tidied, from then on, all of them would be looked at again."""
+    gc.disable()
     try:
         return ast.parse(path.read_text())
     finally:

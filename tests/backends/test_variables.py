@@ -1,9 +1,12 @@
 """What every process is told of itself and the others."""
 
-from towline.backends.variables import OF_A_LAUNCHER, process_variables, shared_variables
+from towline.backends.variables import process_variables, shared_variables
 from towline.model.grammar import parse_request
 from towline.model.job import Attempt, Job, JobSpec, State
 from towline.model.machine import Slot
+
+#: By these, frameworks take a process for one of several that a launcher has started.
+OF_A_LAUNCHER = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 
 
 def variables(request: str, *machines: str, **env: str) -> list[dict[str, str]]:

@@ -207,8 +207,8 @@ def test_a_machine_that_is_closed_gives_back_what_has_not_begun() -> None:
 
 
 def test_a_bigger_job_that_is_next_gets_the_machine() -> None:
-    world = World(lambda job: 0.02 if job < 1000 else 1.0, Far("h1", 0.1, cpus=2))
-    a_series_at_work(world, 999)
+    world = World(lambda job: 0.02 if job < 300 else 1.0, Far("h1", 0.1, cpus=2))
+    a_series_at_work(world, 299)
     big = world.submit(1, cpus=3.0, priority=1)
     begun = len(world.order)
     world.run()

@@ -1,5 +1,7 @@
 """Starts are paced: many long jobs are spread, short ones are not slowed down."""
 
+import pytest
+
 from builders import a_job, a_machine
 from towline.core.scheduling.scheduler import Scheduler
 from towline.core.scheduling.start_tokens import AT_ONCE, StartTokens
@@ -80,6 +82,7 @@ def test_short_jobs_soon_fill_the_machine() -> None:
             scheduler.release(job, now)
 
 
+@pytest.mark.slow
 def test_ten_thousand_short_jobs_take_no_longer_than_without_a_pace() -> None:
     def rounds(stagger_s: float) -> int:
         scheduler, now, found = a_scheduler(10_000, stagger_s, cpus=8.0), 0.0, 0

@@ -67,6 +67,7 @@ def exchange(one: Path, other: Path) -> None:
     assert libc.renameat2(*names) == 0, os.strerror(ctypes.get_errno())
 
 
+@pytest.mark.slow
 def test_a_folder_that_becomes_a_link_meanwhile_gives_nothing_away(tmp_path: Path) -> None:
     """Somebody swaps a folder and a link in a loop while others read, write and delete there."""
 
