@@ -13,7 +13,7 @@ unexport CI BUILD_NUMBER
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
 
-# A team's server, two members and a job, on this machine.
+# A team's server, two nodes, two members and a job, on this machine; as root.
 demo-server: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo-server.sh
 

@@ -10,7 +10,7 @@ from verdict import Verdict
 
 NAMES = (
     "latency", "throughput", "scheduler", "batch", "transfer", "far", "far_echo", "gridengine",
-    "sweeps", "calls",
+    "sweeps", "calls", "team_server",
 )  # fmt: skip
 #: From the shortest to the longest queue, a decision may become this much dearer: noise of a
 #: shared machine and of memory caches, where a scan would make it a thousand times.

@@ -1,7 +1,7 @@
 """A team's server is killed at random moments while jobs of five members are in flight on three
 real nodes: nothing is lost, nothing runs twice, and nobody's GPU, token or share is touched.
 
-`TOWLINE_TEAM_KILLS=100 pytest tests/e2e/test_team_kills.py` is the long form.
+`TOWLINE_TEAM_KILLS=100 pytest -s tests/e2e/test_team_kills.py` is the long form.
 """
 
 import os
@@ -147,6 +147,7 @@ def kill_again_and_again(server: TeamServer, members: list[Member], chance: rand
         }
         assert not less, f"after kill {number + 1}"
         before = now
+        print(f"kill {number + 1}: {accepted_by(members)} jobs accepted", flush=True)
     server.start()
 
 

@@ -159,6 +159,10 @@ def test_a_drained_node_takes_nothing_new_and_says_so(tmp_path: Path) -> None:
         _, why = await house.ask("ann", "GET", f"/v1/jobs/{waits}/why")
         assert "is drained" in why["machines"][0]["reason"]
         assert (await house.ask("root", "PATCH", "/v1/nodes/n0", {"state": "gone"}))[0] == 400
+        # How many fit there is changed without that.
+        assert (await house.ask("root", "PATCH", "/v1/nodes/n0", {"cpus": -1}))[0] == 400
+        _, node = await house.ask("root", "PATCH", "/v1/nodes/n0", {"cpus": 64})
+        assert (node["state"], house.engine.store.nodes.all()["n0"].cpus) == ("drain", 64)
         await house.ask("root", "PATCH", "/v1/nodes/n0", {"state": "online"})
         await online(house)
         assert house.engine.job(waits).state is State.STARTING

@@ -28,6 +28,7 @@ SSHD = "/usr/sbin/sshd"
 PYTHON_FOLDERS = ("usr/local/bin", "usr/bin")
 HIDDEN_PYTHON = "usr/lib/testbed-hidden-python"
 FULL_HOME = "testbed-full-home"
+FAKE_DRIVER = "testbed-driver"
 
 
 def check_parts() -> None:
@@ -103,6 +104,8 @@ class Hosts:
             self.heal(name)
             self.boot(name)
             self._free_disk(name)
+            if FAKE_DRIVER in Path(f"/proc/{self.pid(name)}/mounts").read_text():
+                self._inside(name, "umount", "/proc/driver")
             self._show_python(name)
             disk.set_gpus(self.root(name), [], [])
             self._configure_sshd(name, disk.sshd_config({}), self._key(name))
@@ -237,6 +240,15 @@ class Hosts:
                     pass
             except OSError:
                 pass
+
+    def show_driver(self, name: str, files: Mapping[str, str]) -> None:
+        """Let the host have these files below /proc/driver."""
+        self._changed.add(name)
+        self._inside(name, "mount", "-t", "tmpfs", FAKE_DRIVER, "/proc/driver")
+        for path, text in files.items():
+            file = self.root(name) / "proc/driver" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
 
     # Inner workings
 

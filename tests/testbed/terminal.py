@@ -9,10 +9,17 @@ import termios
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from testbed.tow import Tow
 from testbed.waiting import wait_until
+
+
+class Program(Protocol):
+    """What can be run on one: `tow`, or `pit`."""
+
+    program: list[str]
+    folder: Path
+    env: dict[str, str]
 
 
 class Terminal:
@@ -20,7 +27,7 @@ class Terminal:
 
     def __init__(
         self,
-        tow: Tow,
+        tow: Program,
         *words: str,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,

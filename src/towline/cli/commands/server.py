@@ -42,7 +42,7 @@ def parser() -> Parser:
     new.add_argument("--url", metavar="URL", help="what people type: https://HOST:PORT")
     new.add_argument("--admin", metavar="NAME", help="the first administrator")
     new.add_argument("--host", metavar="ADDRESS", default="0.0.0.0", help="where it listens (all)")
-    new.add_argument("--port", metavar="N", type=int, default=PORT, help=f"its port ({PORT})")
+    new.add_argument("--port", metavar="N", type=int, help=f"its port (the URL's, or {PORT})")
     new.add_argument(
         "--registration",
         choices=["open", "invitation", "approval"],
@@ -93,11 +93,16 @@ def _init(options: Namespace) -> int:
 
     if not options.admin:
         raise UsageError("a server needs a first administrator", "--admin NAME")
-    url = options.url or f"https://{os.uname().nodename}:{options.port}"
+    port = PORT if options.port is None else options.port
+    url = options.url or f"https://{os.uname().nodename}:{port}"
+    if options.url and options.port is None:
+        from towline.client.remote import host_and_port
+
+        _, port = host_and_port(options.url)
     new = NewServer(
         url=url.rstrip("/"),
         host=options.host,
-        port=options.port,
+        port=port,
         administrator=options.admin,
         registration=Registration(options.registration),
         certificate=options.certificate,

@@ -131,6 +131,11 @@ def _of_node(given: dict[str, Any]) -> dict[str, Any]:
             "Nodes have no password here",
             "the server logs in by ssh, with its own key: pit add node:n0 endpoint=ssh://pit@n0",
         )
+    if "cpus" in given:
+        try:
+            return {**given, "cpus": float(given["cpus"])}
+        except ValueError:
+            raise Failed('"cpus" is a number') from None
     return dict(given)
 
 

@@ -1,5 +1,7 @@
 """What a team's server has to do and has done, as everybody may know it."""
 
+from collections.abc import Sequence
+
 from towline.api.team import StatusRow, TeamStatus
 from towline.core.samples import SampleStretch
 from towline.core.scheduling.explain import in_turn
@@ -32,6 +34,9 @@ class StatusBoard:
         self.engine = parts.engine
         self._order: dict[str, list[int]] = {}
         self._order_at = -_FRESH_S
+        #: Whose jobs are in that order, and how many of them still wait.
+        self._owners: set[str] = set()
+        self._ranked = 0
         self._used: dict[int, tuple[int, int]] = {}
 
     def status(self, who: Principal, most: int) -> TeamStatus:
@@ -39,12 +44,11 @@ class StatusBoard:
 
         Of those that wait, the first `most` and the asker's own.
         """
-        running, waiting = self._at_work(who)
-        shown = [
-            (place, job)
-            for at, (place, job) in enumerate(waiting)
-            if at < most or job.spec.owner == who.name
-        ]
+        in_turn, told = self._next(who, most)
+        running, others = self._besides(who)
+        left = max(0, most - len(in_turn))
+        own = (job for job in others[left:] if job.spec.owner == who.name)
+        shown = [*in_turn, *((0, job) for job in (*others[:left], *own))]
         ended = self.engine.store.ended(0.0, MOST_DONE if who.hears_of_others else -1)
         done = [job for job in ended if self.tells(who, job)]
         return {
@@ -52,7 +56,7 @@ class StatusBoard:
             "running": [self.row(job) for job in running],
             "waiting": [self.row(job, place) for place, job in shown],
             "done": [self.row(job) for job in done[:MOST_DONE]],
-            "more_waiting": len(waiting) - len(shown),
+            "more_waiting": told + len(others) - len(shown),
         }
 
     def shown(self, who: Principal, job_id: int) -> StatusRow:
@@ -87,22 +91,31 @@ class StatusBoard:
         """Whether somebody may know that there is such a job."""
         return who.hears_of_others or is_open_to(who, job, self.engine)
 
-    def _at_work(self, who: Principal) -> tuple[list[Job], list[tuple[int, Job]]]:
-        """Who runs; and who waits, with their places: in turn, then for something else."""
-        jobs = self.engine.core.jobs
-        order = self._in_turn()
-        told = set(order)
+    def _next(self, who: Principal, most: int) -> tuple[list[tuple[int, Job]], int]:
+        """Those whose turn is to come, with their places: the first of them and the asker's own;
+        and of how many the asker may know. Thousands are passed over at little cost."""
+        jobs, order = self.engine.core.jobs, self._in_turn()
+        places: Sequence[int] = range(len(order))
+        if not who.hears_of_others:
+            places = [at for at in places if self.tells(who, jobs[order[at]])]
+        chosen = list(places[:most])
+        late = (jobs[number].spec.owner for number in order[self._ranked :])
+        if who.name in self._owners or who.name in late:
+            chosen += [at for at in places[most:] if jobs[order[at]].spec.owner == who.name]
+        return [(at + 1, jobs[order[at]]) for at in chosen], len(places)
+
+    def _besides(self, who: Principal) -> tuple[list[Job], list[Job]]:
+        """Who runs, and who waits for something else than their turn."""
+        jobs, waiting = self.engine.core.jobs, self.engine.core.scheduler.queue.waiting
         rest = [
             job
-            for job in jobs.values()
-            if job.id not in told and not job.state.final and self.tells(who, job)
+            for number in jobs.keys() - waiting.keys()
+            if not (job := jobs[number]).state.final and self.tells(who, job)
         ]
         running = sorted((job for job in rest if standing(job) in _MOVING), key=lambda job: job.id)
         others = [job for job in rest if standing(job) not in _MOVING]
         others.sort(key=lambda job: (_WAITING.get(standing(job), len(_WAITING)), job.id))
-        queued = [(place, jobs[number]) for place, number in enumerate(order, 1)]
-        in_turn = [(place, job) for place, job in queued if self.tells(who, job)]
-        return running, [*in_turn, *((0, job) for job in others)]
+        return running, others
 
     def _in_turn(self) -> list[int]:
         """All that wait here, of all clusters, as it is their turn."""
@@ -111,8 +124,11 @@ class StatusBoard:
             self._order_at = now
             clusters = core.scheduler.queue.everyone
             self._order = {name: in_turn(core.scheduler, name, now) for name in clusters}
+            ranked = (core.jobs[job].spec.owner for found in self._order.values() for job in found)
+            self._owners = set(ranked)
         waiting = core.scheduler.queue.waiting
         order = [job for found in self._order.values() for job in found if job in waiting]
+        self._ranked = len(order)
         if len(order) < len(waiting):
             # Who came a moment ago stands last, until it is worked out anew.
             order += sorted(waiting.keys() - set(order))

@@ -20,6 +20,8 @@ class TeamNode(Struct, frozen=True):
     drained: bool = False
     #: Where the server's data is there, by a common file system; empty: nowhere.
     data: str = ""
+    #: How many processes of one core it has room for, as administrators say; 0: as many as cores.
+    cpus: float = 0.0
     #: Who may have processes without GPUs here; empty: everyone.
     groups: tuple[str, ...] = ()
     #: GPU index -> who may use it; absent or empty: everyone.

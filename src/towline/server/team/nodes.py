@@ -46,7 +46,9 @@ class Nodes:
         """The clusters there are, and this one."""
         config, wanted = places.config, {**self.all, **self._trying}
         entries: list[str | MachineEntry] = [
-            MachineEntry(node.endpoint.removeprefix("ssh://"), name=name)
+            MachineEntry(
+                node.endpoint.removeprefix("ssh://"), name=name, max_cpus=node.cpus or None
+            )
             for name, node in wanted.items()
         ]
         clusters = {**config.clusters, CLUSTER: MachinesCluster(entries)}
@@ -108,7 +110,7 @@ class Nodes:
         driver = self._parts.fleet.machines.get(node.name)
         return "online" if driver is not None and driver.is_connected else "offline"
 
-    async def add(self, name: str, endpoint: str, isolation: str) -> TeamNode:
+    async def add(self, name: str, endpoint: str, isolation: str, cpus: float = 0) -> TeamNode:
         """Make a machine a node, once it was reached and has said what it has."""
         check_name(name)
         target = split_target(endpoint)
@@ -122,7 +124,7 @@ class Nodes:
                 f"nothing keeps jobs on {name} apart: they would run under one account",
                 "say that this is meant: isolation=none",
             )
-        node = TeamNode(name, endpoint, since=self._engine.clock())
+        node = TeamNode(name, endpoint, cpus=cpus, since=self._engine.clock())
         self._trying[name] = node
         try:
             seen = await self._try(name)
@@ -156,7 +158,10 @@ class Nodes:
 
     async def change(self, name: str, edit: Callable[[TeamNode], TeamNode]) -> TeamNode:
         """Replace a node by what is made of it; it counts at once."""
+        before = self.find(name)
         self.all[name] = await self._engine.in_turn(lambda: self._rows.change(name, edit))
+        if self.all[name].cpus != before.cpus:
+            self._join()
         self.tell()
         return self.all[name]
 

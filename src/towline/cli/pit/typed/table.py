@@ -28,7 +28,8 @@ _ABOUT_PROPERTIES = """\
   "entity" is user:<name>, node:<name>, alias:<name> or group:<name>.
   Properties of users: fullname, email, password, autoshare, admin; quota of their data (10G).
   Properties of nodes: endpoint (ssh://account@host), isolation, state (drain, online), data
-  (where the node has the server's data: /nfs/pit; none).
+  (where the node has the server's data: /nfs/pit; none), cpus (how many processes of one core
+  fit on it, if not as many as it has cores).
   Property of aliases: name (the exact name of the resource). Properties of groups: title, quota.
   What is needed and not given is asked for."""
 _ABOUT_ENTITIES = """\

@@ -20,6 +20,8 @@ from towline.model.team.rules import UseLimits
 from towline.server.endpoints import Call, Endpoint, delete, get, patch, put
 
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+#: How many processes of one core a node has room for; 0: as many as it has cores.
+Cpus = Annotated[float, Meta(ge=0, le=100_000)]
 
 
 class NewNode(Struct, forbid_unknown_fields=True):
@@ -27,6 +29,7 @@ class NewNode(Struct, forbid_unknown_fields=True):
     endpoint: str
     #: `none`, to say that nothing keeps its jobs apart.
     isolation: str = ""
+    cpus: Cpus = 0.0
 
 
 class NodeChange(Struct, forbid_unknown_fields=True):
@@ -34,6 +37,7 @@ class NodeChange(Struct, forbid_unknown_fields=True):
     state: Literal["online", "drain"] | None = None
     #: Where the server's data is there, by a common file system; `none`: nowhere.
     data: str | None = None
+    cpus: Cpus | None = None
 
 
 class AliasModel(Struct, forbid_unknown_fields=True):
@@ -96,16 +100,20 @@ async def show_node(call: Call, node: str) -> NodeView:
 @put("/v1/nodes/{node:str}")
 async def add_node(call: Call, node: str, body: NewNode) -> NodeView:
     """Make a machine a node, once it was reached."""
-    return node_view(call, await call.team.nodes.add(node, body.endpoint, body.isolation))
+    added = await call.team.nodes.add(node, body.endpoint, body.isolation, body.cpus)
+    return node_view(call, added)
 
 
 @patch("/v1/nodes/{node:str}")
 async def change_node(call: Call, node: str, body: NodeChange) -> NodeView:
-    """Let nothing new start on a node, or again; or say where the server's data is there."""
+    """Let nothing new start on a node, or again; or say where the server's data is there, or how
+    many processes fit there."""
     nodes, now = call.team.nodes, call.team.now()
     changed = nodes.find(node)
-    if body.state is None and body.data is None:
-        raise UsageError("a node has `state` and `data` to change")
+    if body.state is None and body.data is None and body.cpus is None:
+        raise UsageError("a node has `state`, `data` and `cpus` to change")
+    if (cpus := body.cpus) is not None:
+        changed = await nodes.change(node, lambda one: replace(one, cpus=cpus))
     if body.data is not None:
         data = await call.team.on_nodes.checked(changed, body.data)
         changed = await nodes.change(node, lambda one: replace(one, data=data))
