@@ -4,8 +4,10 @@ import itertools
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from towline.backends.gridengine.dialect import GridEngineDialect
+from towline.backends.gridengine.fitting import verifiable
 from towline.backends.queue.dialect import Phase, Refusal, Site, Words
 from towline.errors import UsageError
 from towline.model.grammar import parse_request
@@ -38,6 +40,32 @@ def test_the_time_limit_of_the_queue_comes_after_the_one_that_is_kept_gently() -
     assert asked(time_s=3600.0, l="h_rt=10") == ["-l", "h_rt=10"]
 
 
+def test_what_hosts_report_is_verified_by_what_they_have_in_all() -> None:
+    """`qsub -w v` thinks of empty hosts: what is free on them is unknown to it."""
+    told = DIALECT.test_words(Queueing("gridengine", options=[["--mem=8192M", "--cpus=2"]]), SITE)
+    assert told is not None and "mem_total=8192M" in told and "smp" in told
+    words = ["qsub", "-l", "mf=1G,load_avg=2,arch=lx-amd64", "-l", "np_load_avg=1", "x"]
+    assert verifiable(words, None) == ["qsub", "-l", "mem_total=1G,arch=lx-amd64", "x"]
+    own = SITE.own
+    assert own is not None
+    counted = replace(own.complexes["mem_free"], consumable="YES")
+    site = replace(own, complexes={**own.complexes, "mem_free": counted})
+    assert verifiable(["-l", "mem_free=1G"], site) == ["-l", "mem_free=1G"]
+
+
+def test_a_queue_can_be_named_by_a_pattern() -> None:
+    words = ["qsub", "-q", "*@h3", "--cpus=2", "job"]
+    assert DIALECT.fit(words, SITE)[1:4] == ["-pe", "smp", "2"]
+
+
+@pytest.mark.parametrize("value", ["", True])
+def test_an_option_without_its_value_is_refused(value: str | bool) -> None:
+    with pytest.raises(UsageError, match="-q needs a value"):
+        DIALECT.check_options({"q": value})
+    DIALECT.check_options({"notify": value})
+    assert asked("[]", R="yes", notify="true") == ["-R", "yes", "-notify"]
+
+
 @pytest.mark.parametrize("name", ["N", "o", "t", "wd", "V", "-h", "q q", "1"])
 def test_options_of_our_own_and_odd_ones_are_refused(name: str) -> None:
     with pytest.raises(UsageError):
@@ -55,7 +83,7 @@ def test_needs_wait_for_the_words_of_the_site() -> None:
     assert shaped == ["-pe", "smp", "4", "--shape=4x1", "--mem=8192M"]
     assert "h_vmem=2048M" in DIALECT.fit(["qsub", *shaped, "--memory-is=h_vmem", "job"], SITE)
     # Of what this site has, only a load value is about memory, and it is of the host as a whole.
-    assert fitted("[cpus=4,mem=8G]")[4:6] == ["-l", "virtual_free=8192M"]
+    assert fitted("[cpus=4,mem=8G]")[4:6] == ["-l", "mem_free=8192M"]
     named = ["qsub", "--mem=8192M", "--cpus=4", "--memory-is=h_vmem", "job"]
     assert DIALECT.fit(named, SITE) == ["qsub", "-pe", "smp", "4", "-l", "h_vmem=2048M", "job"]
 

@@ -48,7 +48,11 @@ def test_tasks_run_so_many_at_a_time_and_know_their_steps(tow: Tow, gridengine: 
     most = (gridengine.home("h1") / "most").read_text().split()
     assert len(most) == 4 and max(map(int, most)) <= 2
     alone = tow("qsub", "-q", "msc", "-cwd", "-sync", "y", "-N", "alone", "task.sh")
-    assert alone.returncode == 0 and printed(tow, "alone.o5") == ["undefined " * 3 + "undefined"]
+    # What it printed is here once `qsub -sync y` is over.
+    assert (alone.returncode, (tow.folder / "alone.o5").read_text()) == (
+        0,
+        "undefined " * 3 + "undefined\n",
+    )
 
 
 def test_sync_does_not_wait_for_what_never_ends(tow: Tow, gridengine: GridEngine) -> None:
@@ -86,6 +90,10 @@ def test_a_script_runs_by_its_first_line_with_its_words_and_what_is_beside_it(
     assert line == "['x  y', '$HOME', '*'] beside '1' 'a b' 'mine'"
     tow("qsub", "-V", *words[:-4], "-v", "A=2", "-N", "whole", "py.py", env={"A": "1", "B": "b"})
     assert printed(tow, "whole.o2")[0].endswith("beside '1' 'b' None"), "-V wins over -v"
+    home = ("-V", "-q", "msc", "-cwd", "-sync", "y", "-b", "y", "-v", "B=$HOME/b", "-N", "home")
+    tow("qsub", *home, "echo $HOME $USER $B $A", env={"A": "mine", "USER": "me"})
+    own = f"/home/{disk.USER}"
+    assert (tow.folder / "home.o3").read_text() == f"{own} {disk.USER} {own}/b mine\n"
 
 
 def test_a_job_is_on_the_host_that_was_named_and_knows_what_it_was_given(

@@ -193,6 +193,11 @@ def test_what_was_deleted_outside_is_told_as_that(
 def test_needs_become_the_words_of_the_site_or_are_refused_before_anything_is_sent(
     tow: Tow, gridengine: GridEngine
 ) -> None:
+    configure(tow)
+    # As every Grid Engine is installed, memory is not counted, and is what a host has free.
+    assert tow("run", "-c", "msc", "--mem", "1G", "echo", "ran").stdout == "ran\n"
+    assert "hl:mem_total=" in complaint(tow("run", "-c", "msc", "--mem", "9T", "true"), 2)
+    tow("engine", "stop")
     configure(tow, 'memory = "h_vmem"')
     words = ("sh", "-c", "echo $NSLOTS $PE $(ulimit -v)")
     done = tow("run", "-c", "msc", "--cpus", "3", "--mem", "3G", *words)
@@ -204,10 +209,11 @@ def test_needs_become_the_words_of_the_site_or_are_refused_before_anything_is_se
         ("-o", "q=nosuch"): 'unknown queue "nosuch"',
         ("-o", "l=nosuch=1"): 'unknown resource "nosuch"',
         ("-o", "N=mine"): "the title is given with -t",
+        ("-o", "q="): "-q needs a value",
         ("--gpus", "1:a100"): "-o l=NAME=VALUE",
     }.items():
         assert told in complaint(tow("run", "-c", "msc", *asked, "true"), 2)
-    assert [job["id"] for job in tow.json("status", "-a")["jobs"]] == [1]
+    assert [job["id"] for job in tow.json("status", "-a")["jobs"]] == [1, 2]
 
 
 def test_hosts_are_shown_and_missing_settings_are_named(tow: Tow, gridengine: GridEngine) -> None:

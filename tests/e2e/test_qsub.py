@@ -1,6 +1,7 @@
 """A Grid Engine's commands where there is none: on this machine, and on one that ssh reaches."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -92,6 +93,21 @@ def test_what_has_no_place_to_write_to_or_to_run_is_refused_at_once(tow: Tow) ->
     assert (tow.folder / "logs/next.o2").read_text() == "there\n"
     assert (tow.folder / "here.o1").read_text() == ""
     assert show(tow, 2)["command"] == ["/bin/sh", "-c", 'eval "$QSUB_JOB"', "next", "echo there"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_who_waits_no_longer_wants_the_job_no_longer(tow: Tow, how: signal.Signals) -> None:
+    waiting = tow.popen(
+        "qsub", "-sync", "y", "-t", "1-2", "-tc", "1", "-cwd", "-b", "y", "sleep 300"
+    )
+    assert waiting.stdout is not None and waiting.stdout.readline().startswith(
+        "Your job-array 1.1-2"
+    )
+    wait_for(tow, 1, "running")
+    waiting.send_signal(how)
+    _, told = waiting.communicate(timeout=60)
+    assert (waiting.returncode, told) == (1, "\nInterrupted!\nPlease wait while qsub shuts down.\n")
+    assert {ended(tow, job)["state"] for job in (1, 2)} == {"stopped"}
 
 
 @pytest.mark.real

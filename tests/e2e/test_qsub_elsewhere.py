@@ -65,6 +65,9 @@ DATA = "mkdir data experiments; seq 9 | sed 's/.*/&,&/' >data/points.csv"
 def test_the_walk_through_by_qsub_on_a_grid_engine(
     tow: Tow, gridengine: GridEngine, tmp_path: Path
 ) -> None:
+    """On a site as it is installed: it heeds no first lines, and collects no reasons."""
+    gridengine.start_mode("posix_compliant")
+    gridengine.tell_why(False)
     with python_for_hosts() as setup:
         grid_jobs.configure(tow, f'setup = "{setup}"')
         tow("clusters", "default", "msc")

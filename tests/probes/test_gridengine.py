@@ -143,7 +143,7 @@ def test_a_host_that_takes_no_jobs_says_why(state: str, down: str, closed: str) 
     text = recorded("nodes.xml").replace("'state_string'></", f"'state_string'>{state}</", 1)
     node = site.read_nodes(text)[0]
     assert down in node.down and closed in node.closed
-    assert bool(node.down) != bool(node.closed)
+    assert bool(node.down) != bool(node.closed) and node.facts["states"] == state
 
 
 def test_site_says_its_parallel_environments_complexes_and_limits() -> None:

@@ -11,6 +11,7 @@ from towline.engine.obstacle_words import obstacle_words, waiting_text
 from towline.engine.reasons import reason_words
 from towline.engine.views import entry_of, explanation_data, obstacles_data, view
 from towline.model.job import Job, State, standing
+from towline.model.names import shown_cluster
 
 #: Jobs whose machines have something to say.
 ACTIVE = (State.STARTING, State.RUNNING, State.STOPPING)
@@ -141,8 +142,11 @@ def _standing(job: Job) -> str:
     if job.state.final:
         how = {"stopped": "was stopped", "failed": "failed"}.get(job.state, f"is {job.state}")
         return f"job {job.id} {how}" + (f": {reason_words(job.reason)}" if job.reason else "")
-    where = ""
-    if job.attempt is not None:
+    state, where = standing(job), ""
+    if job.spec.queue and state == "queued":
+        # What was taken back into its queue is no longer on the node where it was.
+        where = f" on {shown_cluster(job.spec.cluster)}"
+    elif job.attempt is not None:
         where = f" on {', '.join(job.attempt.machines())}"
     why = f": {reason_words(job.reason)}" if job.spec.queue and job.reason else ""
-    return f"job {job.id} is {standing(job)}{where}{why}"
+    return f"job {job.id} is {state}{where}{why}"

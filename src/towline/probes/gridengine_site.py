@@ -172,7 +172,9 @@ def read_nodes(text: str) -> list[QueueNode]:
     except ElementTree.ParseError as problem:
         raise ValueError(f"qhost's list cannot be read: {problem}") from None
     parts = [_settings(part) for part in re.split(r"^(?=hostname\b)", configured, flags=re.M)]
-    counts = {part["hostname"]: part.get("complex_values", "") for part in parts if part}
+    counts = {
+        part["hostname"]: part.get("complex_values", "") for part in parts if "hostname" in part
+    }
     return [node for one in root.iter("host") if (node := _node(one, counts)) is not None]
 
 
@@ -201,7 +203,10 @@ def _node(host: "Element", counts: dict[str, str]) -> QueueNode | None:
         closed="" if "u" in bad else _reason(bad),
         down=_reason("u") if "u" in bad else "",
         partitions=tuple(queue for queue, _, _, _ in queues),
-        facts={name: value for name, value in values.items() if value not in ("", "-")},
+        facts={
+            **{name: value for name, value in values.items() if value not in ("", "-")},
+            **({"states": bad} if bad else {}),
+        },
     )
 
 

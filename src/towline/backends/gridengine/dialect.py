@@ -239,7 +239,7 @@ class GridEngineDialect:
         if site.own is None and any(word.startswith("--") for word in options):
             return None
         words = ["qsub", "-w", "v", "-N", "tow", *options, "-b", "y", "/bin/true"]
-        return self.fit(words, site)
+        return fitting.verifiable(self.fit(words, site), site.own)
 
     def read_test(self, answer: Answer) -> tuple[Test, str]:
         error = answer["err"] + answer["out"]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
@@ -12,10 +13,23 @@ from towline.probes.gridengine_site import GPU_NAMES, Complex, Environment, Grid
 
 #: Complexes by which sites count memory, likeliest first; those that count it come before others.
 MEMORY_NAMES = (
-    "m_mem_free", "mem", "rmem", "h_vmem", "virtual_free", "mem_free", "s_vmem", "h_rss", "h_data",
+    "m_mem_free", "mem", "rmem", "h_vmem", "mem_free", "virtual_free", "s_vmem", "h_rss", "h_data",
 )  # fmt: skip
 #: What a host has free, where it is not counted.
 _OF_THE_HOST = ("mem_free", "virtual_free")
+#: What hosts report from moment to moment, by both of its names -> what they have in all, if they
+#: have that.
+_REPORTED = {
+    **dict.fromkeys(("mem_free", "mf"), "mem_total"),
+    **dict.fromkeys(("virtual_free", "vf"), "virtual_total"),
+    **dict.fromkeys(("swap_free", "sf"), "swap_total"),
+    **dict.fromkeys(("mem_used", "mu", "virtual_used", "vu", "swap_used", "su", "cpu"), ""),
+    **{
+        f"{kind}load_{span}": ""
+        for kind in ("", "np_")
+        for span in ("avg", "short", "medium", "long")
+    },
+}
 
 
 class Shape(Struct, frozen=True):
@@ -62,6 +76,28 @@ def fit(words: Iterable[str], site: GridSite | None) -> Words:
     return [plain[0], *found, *plain[1:]]
 
 
+def verifiable(words: Iterable[str], site: GridSite | None) -> Words:
+    """The same for `qsub -w v`, which thinks of empty hosts, and knows nothing that they report:
+    instead of what is free, it is asked for what there is in all."""
+    found: Words = []
+    rest = iter(words)
+    for word in rest:
+        if word != "-l":
+            found.append(word)
+            continue
+        parts = [_verifiable(part, site) for part in next(rest, "").split(",")]
+        found += ["-l", ",".join(filter(None, parts))] if any(parts) else []
+    return found
+
+
+def _verifiable(part: str, site: GridSite | None) -> str:
+    name, _, value = part.partition("=")
+    known = site.complexes.get(name) if site else None
+    if name not in _REPORTED or (known and known.is_counted):
+        return part
+    return f"{_REPORTED[name]}={value}" if _REPORTED[name] else ""
+
+
 def _shape(asks: dict[str, str]) -> Shape:
     """Where a parallel environment was named, its slots are all that there are."""
     if "shape" in asks:
@@ -81,7 +117,7 @@ def _environment(
     """The one that gives all of it; None where a single slot is all that is needed."""
     if "cpus" not in asks and "processes" not in asks:
         return None
-    there = [one for one in site.environments if not queues or queues & set(one.queues)]
+    there = [one for one in site.environments if not queues or _is_in(one, queues)]
     named = asks.get("pe-is")
     chosen = [one for one in site.environments if one.name == named] if named else there
     usable = [one for one in chosen if one.is_for(shape.cpus, shape.count)]
@@ -89,6 +125,11 @@ def _environment(
         raise UsageError(_no_environment(shape, there), hint=_PE_HINT)
     # CPUs of one process are best where nothing else can be; processes wherever there is room.
     return min(usable, key=lambda one: one.is_one_host != (shape.count == 1))
+
+
+def _is_in(one: Environment, queues: set[str]) -> bool:
+    """Whether it is there in one of the queues, which may be patterns."""
+    return any(fnmatchcase(queue, pattern) for queue in one.queues for pattern in queues)
 
 
 _PE_HINT = "choose one yourself: -o pe='NAME SLOTS', or `pe` of the cluster in the configuration"

@@ -43,7 +43,8 @@ OURS = {
 _NAME = re.compile(r"[A-Za-z][A-Za-z_]*\Z")
 #: Their value is more than one word.
 _SEVERAL_WORDS = frozenset({"pe", "binding"})
-_MERE = frozenset({"", "true", "yes"})
+#: Those that have no value.
+_MERE = frozenset({"clear", "hard", "notify", "soft"})
 #: So much later than the job's own limit the queue's comes, which kills without a word.
 _SPARE_S = 60.0
 
@@ -61,8 +62,12 @@ def option_names(options: Mapping[str, Value]) -> dict[str, str | None]:
             raise UsageError(f"the qsub option -{name} is Towline's own: {OURS[name]}")
         if "\n" in str(value) or "\0" in str(value):
             raise UsageError(f"the value of the qsub option -{name} has more than one line")
-        left_out = str(value).lower() in ("false", "no")
-        found[name] = None if left_out else "" if value is True else str(value)
+        text = "" if value is True else str(value)
+        if not text and name not in _MERE:
+            raise UsageError(
+                f"the qsub option -{name} needs a value", hint=f"write it like -o {name}=VALUE"
+            )
+        found[name] = None if text.lower() in ("false", "no") else text
     return found
 
 
@@ -92,7 +97,7 @@ def qsub_options(
 def _words(name: str, value: str | None) -> list[str]:
     if name == "l" or value is None:
         return []
-    if value.lower() in _MERE:
+    if name in _MERE:
         return [f"-{name}"]
     return [f"-{name}", *(value.split() if name in _SEVERAL_WORDS else [value])]
 

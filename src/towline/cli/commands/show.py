@@ -128,10 +128,11 @@ def _facts(job: dict[str, Any], now: float) -> list[str]:
     state = paint(job["state"], STATE_COLOURS.get(job["state"], "bold"), 1)
     why = ending(job)
     head = f"job {job['id']} · {state}{why and f': {why}'}"
+    width = max(10, *(len(name) for name, text in facts.items() if text))
     return [
         head,
         *(f"    {hint}" for hint in hints(job)),
-        *(f"  {name:<10} {printable(text)}" for name, text in facts.items() if text),
+        *(f"  {name:<{width}} {printable(text)}" for name, text in facts.items() if text),
     ]
 
 

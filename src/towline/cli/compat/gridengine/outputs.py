@@ -21,12 +21,14 @@ from towline.model.names import shown_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from towline.cli.compat.gridengine.submit.values import Tasks
 
 EVERY_S = 1.0
+#: For so long `qsub -sync y` waits for the last of the output, and looks this often.
+PATIENCE_S, _LOOK_S = 60.0, 0.1
 _NO_PLACE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 FINAL = ("done", "failed", "stopped", "lost", "skipped")
 
@@ -82,6 +84,17 @@ def see_to_it() -> None:
         start_new_session=True,
         cwd="/",
     )
+
+
+def await_all(jobs: Iterable[int]) -> None:
+    """Wait until all that these printed, which have ended, is here, unless it takes too long."""
+    until = time.monotonic() + PATIENCE_S
+    for job in jobs:
+        while os.path.exists(os.path.join(_notes(), f"{job}.json")):
+            if time.monotonic() > until:
+                sys.stderr.write(f"not all of its output is here yet: tow log {job}\n")
+                return
+            time.sleep(_LOOK_S)
 
 
 def main() -> None:

@@ -64,7 +64,9 @@ class Host:
 
     @property
     def letters(self) -> str:
-        """What is wrong with it, as `qstat -f` shows it."""
+        """What is wrong with it, as `qstat -f` shows it; a Grid Engine says so itself."""
+        if own := self.facts.get("states"):
+            return own
         return "d" if self.heard and self.closed else "" if self.heard else "au"
 
 

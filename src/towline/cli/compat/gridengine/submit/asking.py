@@ -111,6 +111,11 @@ def _written_to(text: str) -> list[str]:
     ]
 
 
+#: What is so on this machine only: also a Grid Engine does not take these over (`-V`).
+_OF_ONE_MACHINE = re.compile(
+    r"(HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TMPDIR|TMP|HOSTNAME|TERM|SHLVL|DISPLAY|_)\Z"
+    r"|(SSH_|XDG_|DBUS_|BASH_FUNC_)"
+)
 #: What a Grid Engine tells a job by itself.
 _ITS_OWN = ("QUEUE", "NSLOTS", "NHOSTS", "NQUEUES", "RESTARTED")
 
@@ -159,6 +164,8 @@ def _variables(wanted: Wanted, place: Place) -> dict[str, str]:
     if here:
         # Whatever else there is, a job on this machine has in any case.
         taken = {name: value for name, value in taken.items() if name in own}
+    else:
+        taken = {name: value for name, value in taken.items() if not _OF_ONE_MACHINE.match(name)}
     # As with a real one, -V wins over -v.
     return {**about, **own, **taken}
 

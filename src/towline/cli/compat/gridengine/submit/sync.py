@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 
 from towline.cli.compat.gridengine.listing import Entry
+from towline.cli.compat.gridengine.outputs import await_all
 from towline.client.waiting import WaitingForJobs
 
 TYPE_CHECKING = False
@@ -22,10 +24,23 @@ _MOST_LOOKED_AT = 100
 
 
 def wait(session: Session, number: int, tasks: Tasks | None) -> int:
-    """Until it has ended; its exit code, or that of the first task that did not end well."""
+    """Until it has ended; its exit code, or that of the first task that did not end well. Who does
+    not want to wait any longer does not want the job, as with a real one."""
     numbers = tasks.numbers if tasks else ()
     names = {number + place: f"{number}.{task}" for place, task in enumerate(numbers)}
     names = names or {number: str(number)}
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _wait(session, names)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nInterrupted!\nPlease wait while qsub shuts down.\n")
+        session.call("POST", "/v1/jobs/stop", {"ids": list(names)}, repeat=True)
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _wait(session: Session, names: dict[int, str]) -> int:
     waiting = WaitingForJobs(session, list(names), [])
     worst = 0
     while waiting.pending:
@@ -38,6 +53,8 @@ def wait(session: Session, number: int, tasks: Tasks | None) -> int:
             views = [session.call("GET", f"/v1/jobs/{job}") for job in pending]
             if aside := [view for view in views if "E" in Entry(view).state]:
                 return _set_aside(aside, names)
+    # What it printed is here when `qsub` returns: the next line of a script reads it.
+    await_all(names)
     return worst
 
 
