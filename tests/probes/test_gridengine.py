@@ -156,3 +156,14 @@ def test_site_says_its_parallel_environments_complexes_and_limits() -> None:
     assert (found.longest, found.tells_why, found.queues) == (75000, True, ("cpu",))
     assert found.complexes["gpu"].is_counted and not found.complexes["h_vmem"].is_counted
     assert site.read_site("[configuration]\n[complexes]\n") is None
+
+
+def test_what_keeps_a_job_from_hosts_that_it_is_meant_for_is_told_first() -> None:
+    others = [
+        f'(-l gpu=1) cannot run in queue "cpu@n{n}" because job requests unknown resource (gpu)'
+        for n in range(9)
+    ]
+    reason = '(-l gpu=1) cannot run at host "gpu1" because it offers only hc:gpu=0.000000'
+    assert reading.in_words([*others, reason]).startswith(
+        f"{reason}; (-l gpu=1) cannot run in queue"
+    )

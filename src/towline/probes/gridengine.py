@@ -238,6 +238,9 @@ def read_checks(text: str) -> dict[str, tuple[str, ...]]:
     return {number: tuple(reasons) for number, reasons in found.items()}
 
 
+_NEVER_MEANT = ("requests unknown resource", "not contained in its hard queue list")
+
+
 def in_words(reasons: Iterable[str]) -> str:
     """Why a job waits, for people; empty where nothing tells."""
     told = list(dict.fromkeys(reasons))
@@ -247,6 +250,8 @@ def in_words(reasons: Iterable[str]) -> str:
         told = told or ["all places are taken, or its hosts are too busy"]
     told = [re.sub(r"^queue instance (.*) dropped because it", r"\1", one) for one in told]
     plain = [one for one in told if one != "Job is in error state"]
+    # Hosts that it was never meant for may be many: what keeps it from the others comes first.
+    plain.sort(key=lambda one: any(words in one for words in _NEVER_MEANT))
     return "; ".join(plain[:3])[:500]
 
 
