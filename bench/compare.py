@@ -26,6 +26,9 @@ idle_exit_s = 3600
 [clusters.lab]
 machines = [{ ssh = "this", cpus = 8 }]
 """
+#: A job that makes many files, and one that has a large file and stays.
+MAKES = "mkdir made; seq 1000 | split -l 1 -a 4 - made/f"
+STAYS = "head -c 100000000 /dev/urandom > big; touch ready; exec sleep 3600"
 #: One of these is one measurement, in seconds or modules.
 Row = Callable[["Checkout"], float]
 
@@ -49,6 +52,9 @@ class Checkout:
         }
         self.batches = 0
         self.tow("run", "-c", "lab", "true")
+        self.tow("run", "-c", "lab", "-d", "--title", "stays", "--no-results", "sh", "-c", STAYS)
+        while not list(self.home.glob("machine/jobs/*/src/ready")):
+            time.sleep(0.05)
 
     def tow(self, *words: str, interpreter: tuple[str, ...] = ()) -> str:
         """What it says on its error stream; it must succeed."""
@@ -75,6 +81,7 @@ class Checkout:
         return name
 
     def close(self) -> None:
+        self.tow("stop", "stays")
         self.tow("engine", "stop")
         shutil.rmtree(self.home)
 
@@ -94,6 +101,23 @@ def echoes(checkout: Checkout, count: int) -> None:
     checkout.tow("batch", "results", name)
 
 
+def results(checkout: Checkout) -> None:
+    """Until a thousand files are home."""
+    checkout.tow("run", "-c", "lab", "sh", "-c", MAKES)
+    (made,) = checkout.work.glob("job_results/*/made")
+    if len(list(made.iterdir())) != 1000:
+        raise SystemExit(f"{checkout.folder}: not all results are home")
+    shutil.rmtree(made.parent)
+
+
+def pulled(checkout: Checkout) -> None:
+    checkout.tow("pull", "stays", "big", "pulled", "--force")
+
+
+def pushed(checkout: Checkout) -> None:
+    checkout.tow("push", "stays", "pulled", "pushed")
+
+
 def imported(checkout: Checkout) -> float:
     """How many modules `tow status` imports."""
     said = checkout.tow("status", interpreter=("-X", "importtime"))
@@ -107,6 +131,9 @@ def rows(jobs: int) -> list[tuple[str, int, Row]]:
         ("tow run true, warm", 10, timed(lambda checkout: checkout.tow("run", "true"))),
         (f"{jobs:,} true", 1, timed(lambda checkout: checkout.batch("true", jobs))),
         (f"{jobs // 10:,} echo, home", 1, timed(lambda checkout: echoes(checkout, jobs // 10))),
+        ("1,000 results", 3, timed(results)),
+        ("pull of 100 MB", 3, timed(pulled)),
+        ("push of 100 MB", 3, timed(pushed)),
         ("modules of tow status", 1, imported),
     ]
 

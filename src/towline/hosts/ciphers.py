@@ -7,7 +7,6 @@ faster, which a large transfer is glad of. Whoever set `Ciphers` anywhere gets w
 import asyncio
 import sys
 from functools import cache
-from pathlib import Path
 
 _FAST = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 #: `ssh -G` reads files and may run what a `Match exec` says; it is not worth waiting long for.
@@ -61,7 +60,8 @@ def _has_aes() -> bool:
     if sys.platform == "darwin":
         return True  # every Mac since 2011
     try:
-        about = Path("/proc/cpuinfo").read_text()
+        with open("/proc/cpuinfo") as file:
+            about = file.read()
     except OSError:
         return False
     features = [line for line in about.splitlines() if line.startswith(("flags", "Features"))]
