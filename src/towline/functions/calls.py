@@ -15,7 +15,7 @@ from towline.client.submission import this_folder
 from towline.errors import HostError, NotFound, TowlineError, UsageError
 from towline.functions.executor import packed_call
 from towline.functions.failures import RemoteError, failure
-from towline.functions.parcel import PLACE, PROGRAM, parcel, program_for_calls
+from towline.functions.payload import PLACE, PROGRAM, payload, program_for_calls
 from towline.functions.remote.wire import VALUE, signature
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class RemoteFunction:
         session = options.pop("session", None) or Session()
         folder = Path(options.pop("folder", None) or this_folder()).absolute()
         python = options.pop("python", "")
-        payload = packed_call((self.function, args, kwargs))
+        packed = packed_call((self.function, args, kwargs))
         options.setdefault("title", getattr(self.function, "__name__", "call"))
-        with parcel(folder, {"call": payload}, program_for_calls()) as sent:
+        with payload(folder, {"call": packed}, program_for_calls()) as sent:
             # Before the job: what it makes may come home when this program is gone.
             _keep_key(session, sent.name, sent.key)
             command = sent.command("towline_remote.single", python)

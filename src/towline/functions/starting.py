@@ -8,7 +8,7 @@ from towline.client.asks import ask_for
 from towline.client.batches import jobs_of
 from towline.client.job import Job
 from towline.client.submission import new_key
-from towline.functions.parcel import parcel, program_for_calls
+from towline.functions.payload import payload, program_for_calls
 from towline.functions.workers import Worker
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def start_workers(
 ) -> list[Worker]:
     """Submit so many workers, each with a key of its own."""
     session = owner.session
-    with parcel(folder, {}, program_for_calls()) as sent:
+    with payload(folder, {}, program_for_calls()) as sent:
         numbers = range(1, count + 1)
         lines = [
             {

@@ -30,7 +30,7 @@ from towline.functions.remote.wire import (
 )
 
 if TYPE_CHECKING:
-    from towline.functions.parcel import Parcel
+    from towline.functions.payload import Payload
 
 _SOON_S, _LATER_S = 0.05, 2.0
 _CONNECTING_S = 60.0
@@ -56,11 +56,11 @@ class Owner(Protocol):
 class Worker:
     """One job that takes calls; a thread of it looks after the connection."""
 
-    def __init__(self, owner: Owner, job: Job, parcel: Parcel, number: int) -> None:
+    def __init__(self, owner: Owner, job: Job, payload: Payload, number: int) -> None:
         self.owner = owner
         self.job = job
-        self._key = key_of(parcel.key, number)
-        self._place = f"{parcel.inside}/{number}."
+        self._key = key_of(payload.key, number)
+        self._place = f"{payload.inside}/{number}."
         #: Calls that it was given and whose results are not here, in their order.
         self.given: dict[int, Any] = {}
         self.was_ready = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from towline.client.asks import ask_for
 from towline.client.batches import batch_path, jobs_of
 from towline.client.submission import new_key
-from towline.functions.parcel import parcel, program_with
+from towline.functions.payload import payload, program_with
 from towline.functions.remote.wire import Forged, Frame, unpacked
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def submit(
     about = (plan.folder, plan.sweep, results, token, plan.first, plan.titles)
     made = Sweep(*about, key="", tries=[tried], carries=carries, leader=leader)
     try:
-        with parcel(Path(plan.folder), sent_files, program_with(ours)) as sent:
+        with payload(Path(plan.folder), sent_files, program_with(ours)) as sent:
             made.key = sent.key.hex()
             excluded = [*options.get("exclude", ()), "multirun/"]
             asked = sent.added_to({**options, "exclude": excluded})

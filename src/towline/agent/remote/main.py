@@ -21,7 +21,7 @@ from .jobs import guardian
 from .jobs.registry import Jobs
 from .jobs.supervisors import note
 from .loop import READ, WRITE, Loop
-from .node.handover import Handing
+from .node.handover import HandoverOperations
 from .node.samples import Samples
 from .refusal import Refusal
 from .run.services import ServicePlaces
@@ -96,8 +96,10 @@ class Agent:
         table.update(sweeping.operations(table))
         return table
 
-    def handing(self) -> "Handing":
-        return Handing(self.loop, self.home, self.reply, self.send, self.woken, self.login)
+    def handing(self) -> "HandoverOperations":
+        return HandoverOperations(
+            self.loop, self.home, self.reply, self.send, self.woken, self.login
+        )
 
     def woken(self, key: str) -> None:
         self.reads.woken(key)

@@ -33,7 +33,7 @@ from towline.errors import ConfigError, TowlineError
 from towline.model.job import Job
 from towline.model.names import shown_cluster
 from towline.snapshot.sweep import sweep
-from towline.store.needed import snapshots_needed
+from towline.store.snapshots_in_use import snapshots_in_use
 from towline.workspace.base import Workspace
 
 log = logging.getLogger("towline")
@@ -183,7 +183,7 @@ class Housekeeping:
         return await asyncio.get_running_loop().run_in_executor(None, self._sweep, before, dry_run)
 
     def _sweep(self, before: float, dry_run: bool) -> list[int]:
-        needed = snapshots_needed(self.paths.store_file)
+        needed = snapshots_in_use(self.paths.store_file)
         return sweep(self.fleet.blobs, needed, before, dry_run)
 
     # --- without being asked -----------------------------------------------------------------

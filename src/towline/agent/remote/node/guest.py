@@ -14,7 +14,7 @@ from ..commands import process
 from ..records import record
 from ..run.execution import Execution
 from ..run.station import Station
-from .beside import taken_back, wish
+from .exec_requests import taken_back, wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

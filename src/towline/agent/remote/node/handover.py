@@ -19,7 +19,7 @@ from ..refusal import Refusal
 from ..run.spec import checked_spec, packed
 from . import site
 from .attempt import NOBODY, is_pack, write_unrun
-from .beside import Beside
+from .exec_requests import ExecRequests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ LOOK_S = 0.5
 TAIL = 2000
 
 
-class Handing:
+class HandoverOperations:
     """`send` tells news, `woken(key)` those who wait for a job's output."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Handing:
         self.send = send
         self.woken = woken
         self.calls = Calls(loop, reply, login)
-        self.beside = Beside(loop, home, self.prepare, woken)
+        self.exec_requests = ExecRequests(loop, home, self.prepare, woken)
         self.prefix = ""
         self.seen: "set[str]" = set()
         self.timer: "Timer | None" = None
@@ -67,7 +67,7 @@ class Handing:
             "release_handed": self.release,
             "stop_handed": self.stop,
             "conclude_handed": self.conclude,
-            **self.beside.operations(),
+            **self.exec_requests.operations(),
         }
 
     # Handing over

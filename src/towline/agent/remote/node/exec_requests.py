@@ -50,7 +50,7 @@ class Wished:
         self.record_until = 0.0
 
 
-class Beside:
+class ExecRequests:
     """Where the queue is reached. `prepare(spec)` makes folder and record, `woken(key)` tells those
     who wait for its output."""
 

@@ -29,7 +29,7 @@ PLACE = ".towline"
 _TRIES = 10
 
 
-class Parcel:
+class Payload:
     """A folder that travels with one submission."""
 
     def __init__(self, folder: Path, name: str, key: bytes) -> None:
@@ -60,7 +60,7 @@ class Parcel:
 
 
 @contextmanager
-def parcel(folder: Path, files: Mapping[str, bytes], program: bytes) -> Iterator[Parcel]:
+def payload(folder: Path, files: Mapping[str, bytes], program: bytes) -> Iterator[Payload]:
     """Put files beside what travels, for as long as it takes to submit it."""
     name, key = f"call-{os.urandom(8).hex()}", os.urandom(KEY_BYTES)
     place = folder / PLACE / name
@@ -73,7 +73,7 @@ def parcel(folder: Path, files: Mapping[str, bytes], program: bytes) -> Iterator
                 os.open(place / path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb"
             ) as f:
                 f.write(data)
-        yield Parcel(folder, name, key)
+        yield Payload(folder, name, key)
     except OSError as error:
         if Path(error.filename or "") not in (place, *place.parents[:2]):
             raise
