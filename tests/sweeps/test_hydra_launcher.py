@@ -296,5 +296,15 @@ def test_results_of_ssh_machines_come_home_into_the_sweeps_folder(
     assert "in misbehave" in (app.folder / "out" / "2" / "train.log").read_text()
     # Nobody waits: they come home all the same.
     words += ["hydra.launcher.wait_for_completion=false", "hydra.sweep.dir=later"]
-    assert app(*words, "how=one,two", **env).returncode == 0
-    wait_until((app.folder / "later" / "1" / "result.json").exists, 60)
+    # So do odd overrides, as Hydra itself writes them.
+    odd = """tag='ünï 日本 🦆',"it's; rm -rf $HOME | cat",'100%'"""
+    assert app(odd, "hydra.sweep.dir=plain").returncode == 0
+    assert app(*words, odd, **env).returncode == 0
+    wait_until((app.folder / "later" / "2" / "result.json").exists, 60)
+    for number in range(3):
+        here, there = (
+            app.folder / sweep / str(number) / ".hydra" / "overrides.yaml"
+            for sweep in ("plain", "later")
+        )
+        wait_until(there.exists, 30)
+        assert here.read_bytes() == there.read_bytes()

@@ -57,6 +57,12 @@ def test_hydras_suites_hold_with_its_next_release(next_python: Path) -> None:
     assert " passed" in done.stdout and "failed" not in done.stdout
 
 
+def typed(
+    folder: Path, env: dict[str, str], *command: str | Path
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=400)
+
+
 APPLICATION = """
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -83,14 +89,7 @@ def test_a_search_by_optuna_of_twelve_trials_goes_on_when_one_fails(
     words += ["hydra.sweeper.n_trials=12", "hydra.sweeper.max_failure_rate=0.5"]
     words += ["hydra.sweeper.storage=sqlite:///study.db", "hydra.sweeper.study_name=search"]
     command = [next_python, "search.py", "-m", "hydra.sweep.dir=out", *words]
-    done = subprocess.run(
-        [*command, "+x=interval(-5, 5)"],
-        cwd=tow.folder,
-        env=tow.env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = typed(tow.folder, tow.env, *command, "+x=interval(-5, 5)")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "run #4 [+x=" in done.stdout + done.stderr
     assert "this does not converge" in done.stdout + done.stderr
@@ -105,15 +104,16 @@ def test_a_search_by_optuna_of_twelve_trials_goes_on_when_one_fails(
     assert "best_value" in (tow.folder / "out" / "optimization_results.yaml").read_text()
     # Nobody can search without the values.
     words += ["hydra.launcher.wait_for_completion=false", "+x=interval(-5, 5)"]
-    refused = subprocess.run(
-        [next_python, "search.py", "-m", *words],
-        cwd=tow.folder,
-        env=tow.env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    refused = typed(tow.folder, tow.env, next_python, "search.py", "-m", *words)
     assert refused.returncode != 0 and "wants the values of its runs" in refused.stderr
+    # The example's own search.
+    example = tow.folder / "example"
+    shutil.copytree(ROOT / "examples" / "hydra", example)
+    few = ["hydra.sweeper.n_trials=2", "seconds=0", "hydra.sweep.dir=out"]
+    search = ["train.py", "-m", "+platform=slurm_debug", "+optim=optuna", *few]
+    done = typed(example, tow.env, next_python, *search)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (example / "out" / "1" / "result.json").exists()
 
 
 STREAM = """
@@ -157,18 +157,8 @@ def test_a_search_asks_for_the_next_trial_as_each_ends_and_prunes(
     pruner = "{_target_: optuna.pruners.ThresholdPruner, upper: 90}"
     words += [f"hydra.sweeper.sampler={grid}", f"hydra.sweeper.pruner={pruner}"]
     command = [next_python, "search.py", "-m", "hydra.sweep.dir=out", *words]
-
-    def typed(*more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *more],
-            cwd=tow.folder,
-            env={**tow.env, "OTHERS": str(others)},
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
-
-    done = typed("hydra.sweeper.n_trials=7", "+x=choice(7,1,2,3,4,9,95)")
+    env = {**tow.env, "OTHERS": str(others)}
+    done = typed(tow.folder, env, *command, "hydra.sweeper.n_trials=7", "+x=choice(7,1,2,3,4,9,95)")
     assert done.returncode == 0, done.stdout + done.stderr
     told = "SELECT state, value FROM trials LEFT JOIN trial_values USING (trial_id)"
     with contextlib.closing(sqlite3.connect(tow.folder / "study.db")) as study:
@@ -185,6 +175,6 @@ def test_a_search_asks_for_the_next_trial_as_each_ends_and_prunes(
         (["+x=1,2", "hydra.sweeper.n_jobs=0"], "n_jobs is a whole number from 1 on"),
         (["+x=1,2", "hydra.sweeper.direction=up"], "direction is minimize or maximize"),
     ):
-        refused = typed(*more)
+        refused = typed(tow.folder, env, *command, *more)
         assert refused.returncode != 0 and said in refused.stderr, refused.stderr
         assert "Traceback" not in refused.stderr

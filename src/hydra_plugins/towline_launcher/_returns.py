@@ -145,6 +145,8 @@ def _at_home(path: str, there: list[str], here: list[str]) -> str:
 def _how(told: dict[str, Any]) -> str:
     """How a process ended that left no word."""
     number = told.get("signal")
+    if told.get("oom"):
+        return "killed because its machine ran out of memory"
     if number is None:
         return f"it ended with exit code {told.get('code')} and no return value"
     name = signal.strsignal(number) if number in set(signal.Signals) else None

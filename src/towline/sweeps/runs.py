@@ -74,7 +74,7 @@ def _of_try(session: Session, sweep: Sweep, tried: Try) -> Iterable[RunStanding]
         notes = _notes(session, sweep, name, job)
         for place in pack:
             run = RunStanding(sweep, place, name=name, is_packed=len(pack) > 1)
-            _settle(run, [note for note in notes if note.get("run") == place], job)
+            settle(run, [note for note in notes if note.get("run") == place], job)
             yield run
 
 
@@ -106,7 +106,7 @@ def _notes(
     return found
 
 
-def _settle(run: RunStanding, notes: list[dict[str, Any]], job: dict[str, Any] | None) -> None:
+def settle(run: RunStanding, notes: list[dict[str, Any]], job: dict[str, Any] | None) -> None:
     """Make one thing of what was noted and of what became of the job."""
     why = ""
     for note in notes:
@@ -137,6 +137,8 @@ def _settle(run: RunStanding, notes: list[dict[str, Any]], job: dict[str, Any] |
 
 def _how(note: dict[str, Any]) -> str:
     number = note.get("signal")
+    if note.get("oom"):
+        return "killed because its machine ran out of memory"
     if number is None:
         return f"exit code {note.get('code')}, no return value"
     known = number in set(signal.Signals)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from towline.agent.remote import machine
 from towline.client.asks import ask_for
 from towline.client.batches import batch_path, jobs_of
 from towline.client.submission import new_key
@@ -188,7 +189,11 @@ def submit(
     told = {**asdict(plan), "cwd": plan.folder, "results": results, "mark": str(mark)}
     del told["packs"]
     sent_files = {**files, "plan": json.dumps(told).encode()}
-    ours = {"towline_sweep": Path(__file__).parent / "remote", **packages}
+    ours = {
+        "towline_sweep": Path(__file__).parent / "remote",
+        "towline_machine": Path(machine.__file__),
+        **packages,
+    }
     tried = Try("", plan.packs, [str(number) for number in range(len(plan.packs))])
     about = (plan.folder, plan.sweep, results, token, plan.first, plan.titles)
     made = Sweep(*about, key="", tries=[tried], carries=carries, leader=leader)

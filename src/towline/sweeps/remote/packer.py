@@ -16,6 +16,7 @@ import tempfile
 import time
 from typing import Any
 
+import towline_machine
 from towline_remote.wire import VALUE, Forged, own_key, packed, unpacked
 
 from .shares import Shares
@@ -66,6 +67,8 @@ class Pack:
         #: Run -> how much of what it printed was passed on.
         self.shown: dict[int, int] = {}
         self.failed = 0
+        #: How often the kernel had killed for want of memory.
+        self.oom_kills = towline_machine.oom_kills()
         # Loaded once, so that each run begins with it.
         self.program = importlib.import_module(plan["program"])
         self.words = self.program.prepare(folder, self.waiting)
@@ -199,12 +202,19 @@ class Pack:
         how: dict[str, Any] = {"code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None}
         if os.WIFSIGNALED(status):
             how["signal"] = os.WTERMSIG(status)
+            if how["signal"] == signal.SIGKILL and self._ran_out_of_memory():
+                how["oom"] = True
         told = os.path.exists(f"{self.results}/{run}")
         if not told:
             self._write(run, GONE, json.dumps(how).encode())
         if status or not told:
             self.failed += 1
         self.note(run, ok=told and not status, **how)
+
+    def _ran_out_of_memory(self) -> bool:
+        """Whether the kernel killed for want of memory since it was last asked."""
+        before, self.oom_kills = self.oom_kills, towline_machine.oom_kills()
+        return bool(self.oom_kills > before)
 
     def _output(self, run: int) -> str:
         return f"{self.results}/{run}.out"
