@@ -163,16 +163,14 @@ def node_lines(node: Mapping[str, Any]) -> list[str]:
             ("Node name", node["name"]),
             ("State", str(node["state"]).upper()),
             ("Resources", "".join(resources)),
-            ("Data", _data_there(node)),
         ]
     )
 
 
-def _data_there(node: Mapping[str, Any]) -> str | None:
-    """Where jobs find the data of the team, or why they do not; None where nobody knows."""
-    if "data_problem" not in node:
-        return None
-    return f"none ({node['data_problem']})" if node["data_problem"] else str(node["data"])
+def data_line(node: Mapping[str, Any]) -> str:
+    """Where jobs on a node find the data of the team, or why they do not."""
+    found = f"none ({node['data_problem']})" if node["data_problem"] else str(node["data"])
+    return f"Data:      {printable(found)}"
 
 
 def _resource(resource: Mapping[str, Any]) -> str:

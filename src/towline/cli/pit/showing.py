@@ -5,7 +5,7 @@ from __future__ import annotations
 from towline.cli.pit import shapes
 from towline.cli.pit.session import PitSession
 from towline.cli.pit.typed.names import KINDS, LISTS, Entity, entity, properties
-from towline.cli.terminal import say
+from towline.cli.terminal import note, say
 from towline.errors import Forbidden
 
 TYPE_CHECKING = False
@@ -54,7 +54,11 @@ def show(typed: Typed) -> None:
         "alias": shapes.alias_lines,
         "job": shapes.job_lines,
     }[which.kind](facts)
-    return say("\n".join(lines))
+    say("\n".join(lines))
+    if which.kind == "node":
+        # Beside the ancestor's page, since it has no such line.
+        note(shapes.data_line(facts))
+    return None
 
 
 def facts_of(session: PitSession, which: Entity) -> dict[str, Any]:
