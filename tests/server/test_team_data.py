@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -208,6 +209,25 @@ def test_nobody_has_more_than_their_quota(tmp_path: Path) -> None:
             "group:staff": (True, 600, 1000),
             "user:ann": (True, 600, 1000),
         }
+
+    played(tmp_path, scenario)
+
+
+def test_an_upload_that_nobody_goes_on_with_makes_room_for_others(tmp_path: Path) -> None:
+    async def scenario(house: DataHouse) -> None:
+        await house.ask("root", "PUT", "/v1/team/limits/users/ann", {"data_bytes": 1000})
+        about: dict[str, Any] = {"path": "old", "size": 900}
+        about["sha256"] = hashlib.sha256(bytes(900)).hexdigest()
+        # Nothing has come of it for a while; then for days.
+        for name, age_s in (("new", 3600.0), ("newer", 1e6)):
+            await house.do("ann", "POST", "home/file", **about)
+            await house.do("ann", "PUT", "home/file", bytes(800), **about)
+            assert refused(await house.put("ann", "home", name, bytes(500))) == (507, "quota")
+            (part,) = (house.root / "home" / "ann" / ".towline").iterdir()
+            os.utime(part, (0, time.time() - age_s))
+            assert (await house.put("ann", "home", name, bytes(500)))[0] == 200
+            assert os.listdir(house.root / "home" / "ann") == [name]
+            await house.do("ann", "DELETE", "home/file", path=name)
 
     played(tmp_path, scenario)
 

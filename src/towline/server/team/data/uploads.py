@@ -77,7 +77,7 @@ class Uploads:
                 return {"offset": size, "complete": True}
             before = _size_now(wanted.top, wanted.names)
             with tree.own_folder(wanted.top) as own:
-                _forget_old(own)
+                self._use.changed(wanted.domain, -_forget_old(own))
                 have = _size_in(own, wanted.key)
                 self._let_in(wanted, own, size - have - before)
                 if size:
