@@ -136,8 +136,22 @@ def test_a_gpu_or_a_whole_node_is_kept_for_a_group(bare: TeamServer, tmp_path: P
     done = anna("run", "b", "[gtx1060]", "-d", "true")
     assert done.stderr.startswith(IMPOSSIBLE) and done.returncode == 1
     assert "it keeps GPUs gtx1060 for members of students" in done.stderr
+    # Administrators are limited as all others.
+    assert root.refused("run", "b", "[gtx1060]", "-d", "true") == IMPOSSIBLE
     root.well("add-group", "user:anna", "students")
     assert "[worker 0] 1\n" in anna.well("run", "b", "[gtx1060]", "-d", SHOWN, "-l")
+    # Who may no longer have what a job waits for, loses what waits, and not what runs.
+    runs = anna.begin("sleep 300", request="[gtx1060]")
+    wait_until(lambda: state(anna, runs) == "RUN", every=0.3)
+    waits = anna.begin("true", request="[gtx1060]")
+    assert "State:         WAI (position 1)\n" in anna.well("show", f"job:{waits}")
+    root.well("remove-group", "user:anna", "students")
+    wait_until(lambda: state(anna, waits) == "FIN", every=0.3)
+    told = anna.well("show", f"job:{waits}")
+    assert '"Cluster cannot fulfill resource request anymore"' in told
+    assert state(anna, runs) == "RUN"
+    anna.well("stop", str(runs))
+    root.well("add-group", "user:anna", "students")
     root.well("add-group", "node:n0", "students")
     assert resources(anna) == [f"{FIRST} (cuda 0) - Groups: students", kept]
     root.well("remove-group", "node:n0", "students")

@@ -94,6 +94,8 @@ def job_facts(session: PitSession, number: int) -> dict[str, Any]:
     changes = _changes(detail)
     ended_well = detail["state"] == "done" or not detail.get("ended")
     error = "" if ended_well else detail.get("reason")
+    if (detail.get("because") or {}).get("kind") == "forbidden":
+        error = "Cluster cannot fulfill resource request anymore"
     known = {name: detail[name] for name in ("origin", "processes")}
     return {**short, **known, "changes": changes, "error": error}
 
