@@ -284,3 +284,11 @@ def test_a_run_that_somebody_suspends_says_so_until_it_goes_on() -> None:
     assert attempt.standing() == {"suspended": True}
     going = facts.Judged(ListedEntry("7", Phase.RUNNING), 1001.0)
     assert after(going, attempt=attempt).standing() == {}
+
+
+def test_what_kept_an_entry_is_no_longer_told_once_it_has_a_node() -> None:
+    aside = ListedEntry("7", Phase.WAITING, "e-1-1", word="Eqw", has_error=True)
+    attempt = after(facts.Judged(aside, 1000.0), attempt=QUEUED)
+    assert (attempt.word, attempt.in_error) == ("Eqw", True)
+    attempt = after(facts.Judged(RUNNING, 1001.0), attempt=attempt)
+    assert (attempt.word, attempt.in_error, attempt.place) == ("", False, Place.IN_QUEUE)

@@ -172,7 +172,10 @@ def test_hosts_that_do_not_answer_have_dashes_and_patterns_choose(tow: Tow, stub
         ("queued", {"queue": {"kind": "gridengine", "reason": "Eqw"}}, "Eqw"),
         ("queued", {"queue": {"kind": "gridengine", "reason": "Rq"}}, "Rq"),
         ("running", {"queue": {"kind": "gridengine", "suspended": True}}, "s"),
+        ("queued", {"queue": {"kind": "gridengine", "partition": "cpu", "reason": ""}}, "t"),
+        ("queued", {"queue": {"kind": "gridengine", "partition": "cpu", "reason": "qw"}}, "qw"),
         ("queued", {"queue": {"kind": "slurm", "reason": "Priority"}}, "qw"),
+        ("queued", {"queue": {"kind": "slurm", "partition": "gpu"}}, "qw"),
     ],
 )
 def test_states_are_grid_engines_letters(state: str, more: dict[str, Any], letters: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from e2e import grid_jobs, slurm_jobs
 from e2e.boards import python_for_hosts
-from e2e.grid_jobs import close_all, gated, shell
+from e2e.grid_jobs import GATE, close_all, gated, shell
 from e2e.jobs import ended, show
 from testbed.gridengine import GridEngine
 from testbed.slurm import Slurm
@@ -105,14 +105,9 @@ def test_states_of_a_grid_engine_are_shown_as_its_own(tow: Tow, gridengine: Grid
     queues = tow("qstat", "-f").stdout
     assert "cpu@h2  " in queues and " - PENDING JOBS" in queues
     # Taken back while no host takes it, and asked to end, which takes its time.
-    again = (
-        "-r",
-        "y",
-        *words,
-        "again",
-        "echo run $RESTARTED >> ~/runs; trap 'sleep 3' TERM; sleep 300 & wait",
-    )
-    assert tow("qsub", *again).stdout == "4\n"
+    script = "echo run $RESTARTED >> ~/runs; sleep 300 & wait"
+    script = f"trap 'until [ -e ~/bye ]; do sleep 0.1; done' TERM; {script}"
+    assert tow("qsub", "-r", "y", *words, "again", script).stdout == "4\n"
     wait_until(lambda: states(tow)["4"] == "r", timeout=60)
     close_all(gridengine)
     shell(gridengine, f"qmod -rj {show(tow, 4)['queue']['number']} || :")
@@ -123,19 +118,31 @@ def test_states_of_a_grid_engine_are_shown_as_its_own(tow: Tow, gridengine: Grid
     wait_until(lambda: states(tow)["4"] == "r", timeout=60)
     tow("qdel", "again")
     assert states(tow)["4"] == "dr"
+    shell(gridengine, "touch bye")
     tow("qdel", "long")
     assert ended(tow, 2, timeout=60)["state"] == "done", "whatever became of the one before it"
     assert ended(tow, 4, timeout=60)["state"] == "stopped"
     assert states(tow) == {"3": "hqw"}
     tow("qrls", "held")
     assert ended(tow, 3, timeout=60)["state"] == "done"
+
+
+def test_a_job_that_was_set_aside_is_on_its_way_once_it_is_retried(
+    tow: Tow, gridengine: GridEngine
+) -> None:
+    grid_jobs.configure(tow)
+    words = ("-q", "msc", "-terse", "-cwd", "-b", "y", "-N")
     with gated(gridengine) as opened:
-        assert tow("qsub", *words, "gated", "true").stdout == "5\n"
-        wait_until(lambda: states(tow) == {"5": "Eqw"}, timeout=60)
-        assert "error reason          1:      " in tow("qstat", "-j", "5").stdout
+        assert tow("qsub", *words, "gated", "true").stdout == "1\n"
+        wait_until(lambda: states(tow) == {"1": "Eqw"}, timeout=60)
+        assert "error reason          1:      " in tow("qstat", "-j", "1").stdout
+        gate = gridengine.root("h1") / GATE[1:]
+        gate.write_text(f"#!/bin/sh\nuntil [ -e {opened} ]; do sleep 0.2; done\n")
+        tow("retry", "1")
+        # It has a host, whose prolog takes its time.
+        wait_until(lambda: states(tow) == {"1": "t"}, timeout=60)
         shell(gridengine, f"touch {opened}")
-        tow("retry", "5")
-        assert ended(tow, 5, timeout=60)["state"] == "done"
+        assert ended(tow, 1, timeout=60)["state"] == "done"
 
 
 def test_what_a_grid_engine_does_not_have_is_refused_before_anything_is_queued(

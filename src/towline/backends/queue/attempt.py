@@ -233,6 +233,8 @@ def _judged(change: Change, fact: facts.Judged) -> None:
     told = {"partition": listed.partition, "account": listed.account}
     change.enter(number=attempt.id, time_limit=listed.time_limit, **told)
     if listed.phase is not Phase.WAITING:
+        # It is no longer set aside, or whatever else kept it.
+        change.set(word="", in_error=False)
         where = listed.nodes or "a node"
         change.tell_while_waiting(
             f"in allocation {attempt.id} on {where}, after lines before it"

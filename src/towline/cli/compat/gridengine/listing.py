@@ -47,15 +47,15 @@ class Entry:
         self.name = str(job["title"])
         self.user = str(job["owner"])
         self.state = "z" if ended else _letters(job, batch)
+        self._machines = job.get("machines") or []
         self.cluster = shown_cluster(job["cluster"])
         own = job.get("queue") or {}
         # What was taken back into its queue waits since then.
         again = float(own.get("requeued_at") or 0.0) if self.is_waiting else 0.0
         self.at = again or float(job.get("started") or job["submitted"])
-        machines = job.get("machines") or []
         #: What the cluster itself calls the queue, where it has one.
         self.among = str(own.get("partition") or "") or self.cluster
-        place = f"{self.among}@{machines[0]}" if machines else ""
+        place = f"{self.among}@{self._machines[0]}" if self._machines else ""
         self.queue = "" if self.is_waiting else place
         self.environment, self.slots = _parallel(str(job["request"]), asked_of_queue(job))
         self.view = job
@@ -67,7 +67,8 @@ class Entry:
 
     @property
     def is_waiting(self) -> bool:
-        return self.state in (*WAITING, "z")
+        """Also what is on its way to a place that is not known here yet."""
+        return self.state in (*WAITING, "z") or (self.state == "t" and not self._machines)
 
     @property
     def is_kept_back(self) -> bool:
@@ -87,9 +88,13 @@ def _letters(job: dict[str, Any], batch: dict[str, Any] | None) -> str:
         return "hqw"
     queue = job.get("queue") or {}
     # What a Grid Engine itself says of it: in error, or to be run again.
-    own = str(queue.get("reason") or "") if queue.get("kind") == "gridengine" else ""
+    is_grid = queue.get("kind") == "gridengine"
+    own = str(queue.get("reason") or "") if is_grid else ""
     if letters == "r" and queue.get("suspended"):
         return SUSPENDED
+    if letters == "qw" and is_grid and queue.get("partition") and not own:
+        # It has a place, and is on its way there.
+        return LETTERS["starting"]
     return own if letters == "qw" and own in WAITING else letters
 
 
