@@ -317,3 +317,34 @@ def test_a_box_whose_supervisor_is_killed_before_it_is_opened_counts_as_never_be
     else:
         assert agent.output("a") == b"ran\n"
     assert (end["code"], end["cause"]) == (7, "")
+
+
+def test_a_link_that_is_put_in_the_way_while_a_file_is_read_leads_nowhere(
+    agent: Driver, root: Path, tmp_path: Path
+) -> None:
+    """A job swaps a folder for a link to one outside, again and again, while it is read by its
+    path: its own file is told, or nothing is."""
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "key").write_text("the key")
+    swap = (
+        "import os\n"
+        "os.mkdir('real'); open('real/key', 'w').write('mine')\n"
+        f"os.symlink({str(secrets)!r}, 'link')\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    os.rename('real', 'd'); os.rename('d', 'real')\n"
+        "    os.rename('link', 'd'); os.rename('d', 'link')\n"
+    )
+    agent.start("a", "python3", "-c", swap, box=HOST)
+    until_ready(agent, "a")
+    got = set()
+    for _ in range(1500):
+        try:
+            got.add(agent.call_blob("get", key="a", path="d/key")[1])
+        except AgentError as error:
+            got.add(error.code.encode())
+    agent.call("stop", keys=["a"], grace_s=1)
+    agent.end_of("a")
+    assert b"mine" in got
+    assert b"the key" not in got

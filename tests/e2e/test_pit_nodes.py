@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.walled import without_bubblewrap
 from testbed.hosts import Hosts
 from testbed.pit import Pit
 from testbed.team import TeamServer
@@ -94,11 +95,15 @@ def resources(pit: Pit) -> list[str]:
     return lines[3:]
 
 
-def test_nodes_are_added_once_and_their_gpus_named(bare: TeamServer, tmp_path: Path) -> None:
+def test_nodes_are_added_once_and_their_gpus_named(
+    bare: TeamServer, tmp_path: Path, hosts: Hosts
+) -> None:
     root = Pit(tmp_path / "root", bare).signed_in("root")
     anna = Pit(tmp_path / "anna", bare).signed_in("anna")
     assert anna.refused(*NEW, "isolation=none") == "Command failed: Forbidden"
-    assert "nothing keeps jobs on n0 apart" in root.refused(*NEW)
+    with without_bubblewrap(hosts, "h1"):
+        said = root.refused(*NEW)
+    assert "nothing keeps jobs on n0 apart: bubblewrap is not installed" in said
     nobody = "endpoint=ssh://nobody@127.0.0.1:1"
     said = root.refused("add", "node:n1", nobody, "isolation=none")
     assert said.startswith("Command failed: Problem adding node n1: ")

@@ -1,40 +1,32 @@
 """Jobs in walls: they run as others do, and what they try against others is refused."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.jobs import configure, ended, show, submit
+from e2e.walled import leaked, put_hostile, without_bubblewrap
 from testbed.hosts import Hosts
 from testbed.tow import Tow
 from testbed.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
-HOSTILE = Path(__file__).parent / "hostile"
-SECRET = "the victim's secret"
-
 
 def victim_of(tow: Tow, *options: str) -> tuple[int, dict[str, Any]]:
     """A running job that has something to lose, and where that is."""
-    (tow.folder / "victim.py").write_text((HOSTILE / "victim.py").read_text())
+    put_hostile(tow.folder)
     victim = submit(tow, *options, "python3", "victim.py")
     line = wait_until(lambda: tow("log", str(victim)).stdout.strip().splitlines(), timeout=60)
     return victim, json.loads(line[0])
 
 
 def tries_against(tow: Tow, facts: dict[str, Any], *options: str) -> dict[str, str]:
-    (tow.folder / "tries.py").write_text((HOSTILE / "tries.py").read_text())
     done = tow("run", *options, "python3", "tries.py", json.dumps(facts), timeout=180)
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)
     return found
-
-
-def leaked(found: dict[str, str]) -> dict[str, str]:
-    return {name: text for name, text in found.items() if text}
 
 
 def test_nothing_of_the_account_or_of_other_jobs_is_reached_from_within_walls(
@@ -90,16 +82,11 @@ def test_what_cannot_be_walled_in_is_refused_in_words_before_it_starts(
 ) -> None:
     more = '[clusters.queue]\nkind = "slurm"\nhost = "h1"\n[clusters.mine]\nmachines = ["this"]'
     configure(tow, "h2", more=more)
-    bwrap = hosts.root("h2") / "usr/bin/bwrap"
-    hidden = bwrap.rename(bwrap.with_name("hidden-bwrap"))
-    try:
+    with without_bubblewrap(hosts, "h2"):
         done = tow("run", "-c", "lab", "--sandbox", "touch", "made")
         assert done.returncode == 2
         assert "h2: bubblewrap is not installed" in done.stderr
-        said = tow("doctor", "-c", "lab").stdout
-        assert "sandbox: bubblewrap is not installed" in said
-    finally:
-        hidden.rename(bwrap)
+        assert "sandbox: bubblewrap is not installed" in tow("doctor", "-c", "lab").stdout
     assert "sandbox: jobs can be walled in" in tow("doctor", "-c", "lab").stdout
     for options, why in (
         (["-c", "mine", "--in-place"], "cannot run in place"),

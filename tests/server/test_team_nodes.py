@@ -89,7 +89,7 @@ def test_a_node_shows_its_gpus_and_a_new_alias_counts_at_once(tmp_path: Path) ->
     played(tmp_path, play)
 
 
-def test_nodes_are_added_once_in_words_and_only_where_no_walls_are_meant(tmp_path: Path) -> None:
+def test_nodes_are_added_once_and_what_is_wrong_is_said_in_words(tmp_path: Path) -> None:
     async def play(house: TeamHouse) -> None:
         new = {"endpoint": "ssh://nobody@127.0.0.1:1", "isolation": "none"}
         status, told = await house.ask("root", "PUT", "/v1/nodes/n0", new)
@@ -100,8 +100,9 @@ def test_nodes_are_added_once_in_words_and_only_where_no_walls_are_meant(tmp_pat
         again = {**new, "endpoint": "pit@n0:22"}
         status, told = await house.ask("root", "PUT", "/v1/nodes/n1", again)
         assert (status, told["error"]["text"]) == (409, "pit@n0:22 is the node n0 already")
-        status, told = await house.ask("root", "PUT", "/v1/nodes/n1", {"endpoint": "ssh://a@b"})
-        assert status == 400 and "isolation=none" in told["error"]["hint"]
+        odd = {**new, "isolation": "strong"}
+        status, told = await house.ask("root", "PUT", "/v1/nodes/n1", odd)
+        assert status == 400 and "walls or none" in told["error"]["text"]
         status, told = await house.ask("root", "PUT", "/v1/nodes/n1", {**new, "endpoint": "-x"})
         assert status == 400
         status, told = await house.ask("root", "PUT", "/v1/nodes/n1", new)

@@ -139,7 +139,11 @@ class _NodeFacts(TypedDict):
     #: online, offline or drain
     state: str
     since: float
+    #: walls or none
     isolation: str
+    #: Why its jobs cannot be walled in, where that is so; and what its walls leave open.
+    walls: str
+    open: list[str]
     #: Whose members may have processes without GPUs here; empty: everyone.
     groups: list[str]
     cpus: float

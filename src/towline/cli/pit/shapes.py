@@ -173,6 +173,15 @@ def data_line(node: Mapping[str, Any]) -> str:
     return f"Data:      {printable(found)}"
 
 
+def wall_lines(node: Mapping[str, Any]) -> list[str]:
+    """What is between the jobs of a node, and what that leaves open."""
+    if node.get("isolation") != "walls":
+        return ["Walls:     none, jobs share an account and nothing keeps them apart"]
+    if node.get("walls"):
+        return [f"Walls:     broken, no job starts: {printable(node['walls'])}"]
+    return ["Walls:     yes", *(f"  open: {printable(text)}" for text in node.get("open") or ())]
+
+
 def _resource(resource: Mapping[str, Any]) -> str:
     alias = f' aka "{resource["alias"]}"' if resource.get("alias") else ""
     groups = _words(resource.get("groups") or [])

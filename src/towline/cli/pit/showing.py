@@ -56,8 +56,9 @@ def show(typed: Typed) -> None:
     }[which.kind](facts)
     say("\n".join(lines))
     if which.kind == "node":
-        # Beside the ancestor's page, since it has no such line.
-        note(shapes.data_line(facts))
+        # Beside the ancestor's page, since it has no such lines.
+        for line in (*shapes.wall_lines(facts), shapes.data_line(facts)):
+            note(line)
     return None
 
 

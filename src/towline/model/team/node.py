@@ -5,8 +5,10 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from towline.model.machine import Machine
+from towline.model.machine import Machine, Walls
 
+#: What is between the jobs of a node, which all have one account there.
+Isolation = Literal["none", "walls"]
 #: Why nothing starts on a node that is to be emptied.
 DRAINED = "is drained: what runs there ends, and nothing new starts"
 
@@ -15,8 +17,8 @@ class TeamNode(Struct, frozen=True):
     name: str
     #: Where it is: ssh://user@host:port, or a name that ssh knows.
     endpoint: str
-    #: `none`: its jobs run under one account, and nothing keeps them apart.
-    isolation: Literal["none"] = "none"
+    #: `walls`: each of its jobs is walled in; `none`: nothing keeps them apart.
+    isolation: Isolation = "none"
     drained: bool = False
     #: Where the server's data is there, by a common file system; empty: nowhere.
     data: str = ""
@@ -30,6 +32,8 @@ class TeamNode(Struct, frozen=True):
     since: float = 0.0
     #: As it was last seen, for when it is away.
     machine: Machine | None = None
+    #: What its walls were when it was last asked.
+    walls: Walls | None = None
 
 
 def used_as(seen: Machine, node: TeamNode, aliases: dict[str, str]) -> Machine:

@@ -1,19 +1,19 @@
 """The nodes of a team's server: machines of its one cluster, and who may use them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from towline.config.settings import Config, MachineEntry, MachinesCluster
+from towline.config.settings import Cluster, Config, MachineEntry, MachinesCluster
 from towline.config.targets import split_target
 from towline.engine.engine import Engine
 from towline.engine.parts import EngineParts
-from towline.errors import Exists, HostError, NotFound, UsageError
+from towline.errors import AgentError, Exists, HostError, NotFound, UsageError
 from towline.model.events import MachineGone, MachineSeen, TeamSeen
-from towline.model.machine import Machine
+from towline.model.machine import Machine, Walls
 from towline.model.principal import check_group, check_name
-from towline.model.team.node import TeamNode, indexes, used_as
+from towline.model.team.node import Isolation, TeamNode, indexes, used_as
 from towline.model.team.rules import Rulebook, UseLimits
 from towline.store.accounts import AccountRows
 from towline.store.nodes import already, no_alias, no_node
@@ -63,6 +63,7 @@ class Nodes:
         """Before anything is taken up again: who may use what, and what nodes had last."""
         self._parts, self._clusters = parts, clusters
         parts.clusters.machines.used_as = self._used_as
+        parts.clusters.machines.walled = self._is_walled
         self._engine.report(TeamSeen(self.rulebook(), tuple(self._rows.used())))
         for node in self.all.values():
             if node.machine is not None:
@@ -92,6 +93,15 @@ class Nodes:
             self._engine.soon(f"what {node.name} has", lambda: self._note(node.name, bare))
         return used_as(seen, node, self.aliases)
 
+    def all_walled(self, named: Iterable[Cluster]) -> bool:
+        """Whether no job is without walls, on nodes and in clusters that the server has besides."""
+        nodes = all(node.isolation == "walls" for node in self.all.values())
+        return nodes and all(map(is_walled, named))
+
+    def _is_walled(self, name: str) -> bool:
+        node = self.all.get(name)
+        return node is not None and node.isolation == "walls"
+
     def _note(self, name: str, machine: Machine) -> None:
         self._rows.change(name, lambda node: replace(node, machine=machine))
 
@@ -119,16 +129,16 @@ class Nodes:
         for other in (*self.all.values(), *self._trying.values()):
             if split_target(other.endpoint) == target:
                 raise Exists(f"{endpoint} is the node {other.name} already")
-        if isolation != "none":
-            raise UsageError(
-                f"nothing keeps jobs on {name} apart: they would run under one account",
-                "say that this is meant: isolation=none",
-            )
-        node = TeamNode(name, endpoint, cpus=cpus, since=self._engine.clock())
+        kind = checked_isolation(isolation)
+        node = TeamNode(name, endpoint, kind, cpus=cpus, since=self._engine.clock())
         self._trying[name] = node
         try:
             seen = await self._try(name)
-            node = replace(node, machine=replace(seen, clusters=(), aliases=()))
+            walls = await self._walls(name)
+            if kind == "walls":
+                check_walls(name, walls)
+            machine = replace(seen, clusters=(), aliases=())
+            node = replace(node, machine=machine, walls=walls)
             await self._engine.in_turn(lambda: self._rows.add(node))
             self.all[name] = node
         finally:
@@ -155,6 +165,35 @@ class Nodes:
                 return seen
             await asyncio.sleep(_LOOK_S)
         raise UsageError(f"Problem adding node {name}: it does not say what it has")
+
+    async def _walls(self, name: str) -> Walls:
+        """Whether jobs can be walled in on a node, as it says now."""
+        assert self._parts is not None
+        driver = self._parts.fleet.machines.get(name)
+        try:
+            if driver is None:
+                raise no_node(name)
+            return await (await driver.upkeep(_REACH_S)).walls()
+        except (AgentError, HostError, NotFound) as error:
+            return Walls(f"it does not say: {error}")
+
+    async def look_at_walls(self, name: str) -> TeamNode:
+        """The node, with its walls as they are now; where it is away, as they were."""
+        node = self.find(name)
+        if self.state(node) == "offline":
+            return node
+        walls = await self._walls(name)
+        if walls == node.walls:
+            return node
+        return await self.change(name, lambda one: replace(one, walls=walls))
+
+    async def isolate(self, name: str, isolation: str) -> TeamNode:
+        """Wall in the jobs of a node from now on, or do so no more."""
+        kind = checked_isolation(isolation)
+        if kind == "walls":
+            self.find(name)
+            check_walls(name, await self._walls(name))
+        return await self.change(name, lambda one: replace(one, isolation=kind))
 
     async def change(self, name: str, edit: Callable[[TeamNode], TeamNode]) -> TeamNode:
         """Replace a node by what is made of it; it counts at once."""
@@ -231,6 +270,30 @@ class Nodes:
         if self._parts is not None:
             self._parts.clusters.machines.announce_all(CLUSTER)
             self._engine.report(TeamSeen(self.rulebook(), check=check))
+
+
+def is_walled(cluster: Cluster) -> bool:
+    """Whether all of a cluster's jobs are walled in."""
+    return isinstance(cluster, MachinesCluster) and cluster.sandbox
+
+
+def checked_isolation(isolation: str) -> Isolation:
+    """What an administrator says of it; walls where nothing is said."""
+    if isolation not in ("", "walls", "none"):
+        raise UsageError(f"isolation is walls or none, not {isolation!r}")
+    return "none" if isolation == "none" else "walls"
+
+
+def check_walls(name: str, walls: Walls) -> None:
+    """Refuse a node whose jobs could reach each other without anybody having said so."""
+    why = walls.why
+    if not why and walls.groups:
+        why = f"its account is in {', '.join(walls.groups)}, which reach around any wall"
+    if why:
+        raise UsageError(
+            f"nothing keeps jobs on {name} apart: {why}",
+            "install bubblewrap there, or say that this is meant: isolation=none",
+        )
 
 
 def _has(machine: Machine | None) -> object:

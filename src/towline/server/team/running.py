@@ -27,6 +27,7 @@ from towline.server.serving import open_engine
 from towline.server.team.audit import rotated
 from towline.server.team.metrics import heard
 from towline.server.team.middleware import TeamMiddleware
+from towline.server.team.nodes import is_walled
 from towline.server.team.setting_up import certificate_files
 from towline.server.team.settings import TeamPaths, TeamSettings, read_settings
 from towline.server.team.team import Team
@@ -41,6 +42,7 @@ WITHOUT_WALLS = (
     "Jobs run under one account on each node, without walls between them: whoever may submit can "
     "read what others' jobs left there."
 )
+WITH_WALLS = "Jobs are walled in on each node: `pit show node:NAME` says what its walls leave open."
 
 
 def run(folder: str, say: Callable[[str], None]) -> None:
@@ -65,10 +67,12 @@ def places_of(paths: TeamPaths, settings: TeamSettings) -> Places:
     """The clusters that the folder's `config.toml` names; none is made up."""
     config, sources = load_with_sources(paths.config_file)
     named = {name: one for name, one in config.clusters.items() if sources[name]}
-    if named and settings.isolation != "none":
+    without = [name for name, one in named.items() if not is_walled(one)]
+    if without and settings.isolation != "none":
         raise ConfigError(
             f"{paths.config_file} names clusters, and nothing keeps jobs there apart",
-            f'say that this is meant: isolation = "none" in {paths.settings_file}',
+            f"wall them in by sandbox = true for {without[0]}, or say that this is meant: "
+            f'isolation = "none" in {paths.settings_file}',
         )
     default = config.default_cluster if config.default_cluster in named else next(iter(named), "")
     return Places(
@@ -111,7 +115,8 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, going.set)
-    say(WITHOUT_WALLS)
+    named = places_of(paths, settings).config.clusters.values()
+    say(WITH_WALLS if team.nodes.all_walled(named) else WITHOUT_WALLS)
     say(f"serving {settings.url} on {settings.host} port {listener.getsockname()[1]}")
     beating = asyncio.create_task(_beat(lock))
     try:

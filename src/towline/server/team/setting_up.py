@@ -72,7 +72,7 @@ def _write_settings(paths: TeamPaths, new: NewServer) -> None:
     if new.certificate:
         document["certificate"] = os.path.abspath(new.certificate)
         document["key"] = os.path.abspath(new.key)
-    document.add(tomlkit.comment('Jobs run under one account on each node, without walls: "none".'))
+    document.add(tomlkit.comment('Clusters whose jobs have no walls between them: "none".'))
     document["isolation"] = ""
     with open(paths.settings_file, "x", encoding="utf-8") as file:
         file.write(tomlkit.dumps(document))

@@ -128,7 +128,7 @@ class FileOperations:
         flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         not_the_next = Refusal("bad_offset", "not the next piece of %s" % request["path"])
         try:
-            fd = os.open(beside, flags | (0 if offset else os.O_CREAT | os.O_TRUNC), 0o600)
+            fd = open_in_place(beside, flags | (0 if offset else os.O_CREAT | os.O_TRUNC))
         except FileNotFoundError:
             raise not_the_next from None
         try:
@@ -262,11 +262,24 @@ def what_is_at(folder: str, link: str) -> "Message | None":
         return None
 
 
+def open_in_place(place: str, flags: int, mode: int = 0o600) -> int:
+    """Open what is at a real path, or nothing: its job may put a link in the place of a folder on
+    the way since that was looked at. Raises OSError, Refusal."""
+    above, name = os.path.split(place)
+    folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if os.readlink("/proc/self/fd/%d" % folder) != above:
+            raise Refusal("outside", "%s was replaced while it was being opened" % to_text(above))
+        return os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
 def read(place: str, path: str, offset: int, limit: int) -> "tuple[bytes, os.stat_result]":
     """Bytes of a plain file, and what it is."""
     # A named pipe must not block the agent.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    fd = os.open(place, flags)
+    fd = open_in_place(place, flags)
     try:
         facts = os.fstat(fd)
         if stat.S_ISDIR(facts.st_mode):
@@ -281,7 +294,7 @@ def read(place: str, path: str, offset: int, limit: int) -> "tuple[bytes, os.sta
 def write(place: str, data: bytes, mode: int) -> None:
     """A whole file; what a killed agent left of it is in nobody's way."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(place + PART, flags, 0o600)
+    fd = open_in_place(place + PART, flags)
     try:
         record.write_all(fd, data)
         os.fchmod(fd, mode & 0o777)

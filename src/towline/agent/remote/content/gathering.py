@@ -12,7 +12,7 @@ import stat
 from ..machine import to_text
 from ..refusal import Refusal
 from . import changes
-from .files import SHORT, PathsInside, described, kind_of, squeezed
+from .files import SHORT, PathsInside, described, kind_of, open_in_place, squeezed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ def some_of(
 def short_content(place: str) -> "bytes | None":
     """All of a plain file; None if it is none, or is not short any more."""
     try:
-        fd = os.open(place, OPEN)
-    except OSError:
+        fd = open_in_place(place, OPEN)
+    except (OSError, Refusal):
         return None
     try:
         if kind_of(os.fstat(fd).st_mode) != "file":

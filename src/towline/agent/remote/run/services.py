@@ -161,6 +161,9 @@ def become_keeper(services: "JobServices", service: "Message", supervisor: int) 
 
 
 class Keeper:
+    #: The record of a job that is in a box: the service is to be in it, too.
+    box = ""
+
     def __init__(self, services: "JobServices", service: "Message", supervisor: int) -> None:
         command = services.command
         self.argv = [word.encode("utf-8", "surrogateescape") for word in service["argv"]]
@@ -170,7 +173,6 @@ class Keeper:
         self.with_setup = bool(command.spec["setup"])
         self.grace_s = min(GRACE_S, command.spec["grace_s"])
         self.group = 0
-        #: The record of a job that is in a box: the service is to be in it, too.
         self.box = command.execution.record if command.execution.boxed else ""
         self.folder = os.fsencode(command.working_folder())
         self.setup = command.spec["setup"].encode("utf-8", "surrogateescape")

@@ -27,9 +27,9 @@ default value."""
 _ABOUT_PROPERTIES = """\
   "entity" is user:<name>, node:<name>, alias:<name> or group:<name>.
   Properties of users: fullname, email, password, autoshare, admin; quota of their data (10G).
-  Properties of nodes: endpoint (ssh://account@host), isolation, state (drain, online), data
-  (where the node has the server's data: /nfs/pit; none), cpus (how many processes of one core
-  fit on it, if not as many as it has cores).
+  Properties of nodes: endpoint (ssh://account@host), isolation (walls, none), state (drain,
+  online), data (where the node has the server's data: /nfs/pit; none), cpus (how many processes
+  of one core fit on it, if not as many as it has cores).
   Property of aliases: name (the exact name of the resource). Properties of groups: title, quota.
   What is needed and not given is asked for."""
 _ABOUT_ENTITIES = """\
@@ -56,7 +56,7 @@ COMMANDS = [
         "entities.add",
         more=_examples(
             "add user:anna",
-            "add node:n0 endpoint=ssh://pit@n0.lab isolation=none",
+            "add node:n0 endpoint=ssh://pit@n0.lab",
             'add alias:gtx1070 name="GeForce GTX 1070"',
             'add group:students title="Students of 2026"',
             notes=_ABOUT_PROPERTIES,

@@ -27,7 +27,7 @@ Cpus = Annotated[float, Meta(ge=0, le=100_000)]
 class NewNode(Struct, forbid_unknown_fields=True):
     #: ssh://user@host:port
     endpoint: str
-    #: `none`, to say that nothing keeps its jobs apart.
+    #: `walls`, which is meant where nothing is said; or `none`: nothing keeps its jobs apart.
     isolation: str = ""
     cpus: Cpus = 0.0
 
@@ -38,6 +38,8 @@ class NodeChange(Struct, forbid_unknown_fields=True):
     #: Where the server's data is there, by a common file system; `none`: nowhere.
     data: str | None = None
     cpus: Cpus | None = None
+    #: What is between its jobs from now on: `walls` or `none`.
+    isolation: str | None = None
 
 
 class AliasModel(Struct, forbid_unknown_fields=True):
@@ -63,6 +65,8 @@ def node_view(call: Call, node: TeamNode) -> NodeView:
         "state": nodes.state(node),
         "since": node.since,
         "isolation": node.isolation,
+        "walls": node.walls.why if node.walls else "",
+        "open": list(node.walls.open) if node.walls else [],
         "groups": list(node.groups),
         "cpus": node.machine.cpus if node.machine else 0.0,
         "mem_mb": node.machine.mem_mb if node.machine else 0,
@@ -91,8 +95,8 @@ async def list_nodes(call: Call) -> NodeList:
 
 @get("/v1/nodes/{node:str}")
 async def show_node(call: Call, node: str) -> NodeView:
-    """A node, and its GPUs."""
-    found = call.team.nodes.find(node)
+    """A node, its GPUs, and what its walls leave open."""
+    found = await call.team.nodes.look_at_walls(node)
     problem = await call.team.on_nodes.problem(found)
     return {**node_view(call, found), "data_problem": problem}
 
@@ -106,12 +110,14 @@ async def add_node(call: Call, node: str, body: NewNode) -> NodeView:
 
 @patch("/v1/nodes/{node:str}")
 async def change_node(call: Call, node: str, body: NodeChange) -> NodeView:
-    """Let nothing new start on a node, or again; or say where the server's data is there, or how
-    many processes fit there."""
+    """Let nothing new start on a node, or again; or say what is between its jobs, where the data of
+    the server is there, or how many processes fit there."""
     nodes, now = call.team.nodes, call.team.now()
     changed = nodes.find(node)
-    if body.state is None and body.data is None and body.cpus is None:
-        raise UsageError("a node has `state`, `data` and `cpus` to change")
+    if all(one is None for one in (body.state, body.data, body.cpus, body.isolation)):
+        raise UsageError("a node has `state`, `isolation`, `data` and `cpus` to change")
+    if body.isolation is not None:
+        changed = await nodes.isolate(node, body.isolation)
     if (cpus := body.cpus) is not None:
         changed = await nodes.change(node, lambda one: replace(one, cpus=cpus))
     if body.data is not None:
