@@ -226,6 +226,18 @@ def test_a_service_is_inside_and_reached_only_through_the_agent(agent: Driver) -
     agent.end_of("a")
 
 
+def test_a_box_of_root_cannot_change_the_machine_either(agent: Driver) -> None:
+    """Tests are root: what files let their owner do is not to be had inside."""
+    assert os.getuid() == 0
+    paths = "/proc/sys/kernel/core_pattern /proc/sysrq-trigger /proc/sys/vm/drop_caches /usr/x"
+    script = f"id -u; for path in {paths}; do true 2>/dev/null >> $path && echo $path; done; true"
+    agent.run("a", "bash", "-c", script, box=HOST)
+    assert agent.output("a") == b"0\n"
+    tries = "mount -t tmpfs x /tmp || chroot / true || mknod n c 1 3 || umount /usr || echo none"
+    agent.run("b", "sh", "-c", tries, box=HOST)
+    assert agent.output("b") == b"none\n"
+
+
 def test_what_leads_out_of_a_box_is_refused(agent: Driver, tmp_path: Path) -> None:
     for wrong in ({"folder": str(tmp_path)}, {"links": {"OUT": "$OUT"}}):
         with pytest.raises(AgentError):

@@ -66,6 +66,13 @@ def test_no_folder_that_a_job_must_not_see_is_shown() -> None:
     assert not [path for path in shown if b"shadow" in path or b"passwd" in path or b"ssh" in path]
 
 
+def test_settings_of_the_kernel_are_read_only_above_the_box_s_own_processes() -> None:
+    words = words_of(plan_of())
+    for place in (b"/proc/sys", b"/proc/sysrq-trigger"):
+        assert (place, place) in after(words, b"--ro-bind-try")
+        assert words.index(place) > words.index(b"--proc")
+
+
 def test_own_devices_come_above_dev_and_bring_what_cuda_looks_at() -> None:
     words = words_of(plan_of(), [b"/dev/nvidia2"])
     assert after(words, b"--dev-bind-try") == [(b"/dev/nvidia2", b"/dev/nvidia2")]

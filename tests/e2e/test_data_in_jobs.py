@@ -42,7 +42,9 @@ def root(server: TeamServer, tmp_path: Path) -> Pit:
     pit = Pit(tmp_path / "root", server).signed_in("root")
     server.user("anna")
     for number, host in enumerate(NODES):
-        pit.well("add", f"node:n{number}", f"endpoint=ssh://root@{host}", "isolation=none")
+        # Data is where it is whether jobs are walled in or not.
+        walls = "isolation=none" if number == 1 else "isolation=walls"
+        pit.well("add", f"node:n{number}", f"endpoint=ssh://root@{host}", walls)
     for group in ("staff", "guests", "others"):
         pit.well("add", f"group:{group}", "title=x")
     for group in ("staff", "guests"):

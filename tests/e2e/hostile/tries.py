@@ -238,6 +238,22 @@ def t26b_write_to_devices() -> str:
 
 
 @attempt
+def t26c_settings_of_the_kernel() -> str:
+    for path in (
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sys/kernel/hostname",
+        "/proc/sysrq-trigger",
+    ):
+        try:
+            # Nothing is written, not even where it could be.
+            os.close(os.open(path, os.O_WRONLY))
+            return path
+        except OSError:
+            pass
+    return ""
+
+
+@attempt
 def t27_make_it_writable() -> str:
     return call(libc.mount(None, b"/usr", None, 32 | 4096, None))
 

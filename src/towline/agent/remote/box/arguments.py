@@ -25,6 +25,9 @@ FROM_ETC = (
 )  # fmt: skip
 #: CUDA looks at these, and is nothing without them.
 FOR_GPUS = ("/sys/bus/pci", "/sys/devices", "/sys/module", "/sys/class/drm", "/sys/class/kfd")
+#: What root may write without any capability, and would rule the machine by: bubblewrap leaves it
+#: as it is.
+COVERED = tuple("/proc/" + name for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "fs"))
 PRIVATE = (b"/dev/shm", b"/tmp", b"/var/tmp")
 
 
@@ -84,6 +87,8 @@ def arguments(plan: "BoxPlan", system: "System", features: "Features") -> "list[
     words += the_system(system)
     words += accounts_and_names(plan)
     words += [b"--proc", b"/proc", b"--dev", b"/dev"]
+    for place in COVERED:
+        words += [b"--ro-bind-try", place.encode(), place.encode()]
     for device in system.devices:
         words += [b"--dev-bind-try", device, device]
     if system.devices:
