@@ -15,6 +15,8 @@ import socket
 import stat
 import subprocess
 import sys
+from subprocess import DEVNULL as NULL
+from subprocess import PIPE, STDOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,13 +49,7 @@ def call(value: int, *allowed: int) -> str:
 def run(*argv: str) -> str:
     """What a program that must not succeed said."""
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=20,
-        )
+        done = subprocess.run(argv, stdin=NULL, stdout=PIPE, stderr=STDOUT, timeout=20)
     except OSError:
         return ""
     return done.stdout.decode("utf-8", "replace")[:200] or "ok" if done.returncode == 0 else ""
@@ -239,15 +235,11 @@ def t26b_write_to_devices() -> str:
 
 @attempt
 def t26c_settings_of_the_kernel() -> str:
-    for path in (
-        "/proc/sys/kernel/core_pattern",
-        "/proc/sys/kernel/hostname",
-        "/proc/sysrq-trigger",
-    ):
+    for name in ("sys/kernel/core_pattern", "sys/kernel/hostname", "sysrq-trigger"):
         try:
             # Nothing is written, not even where it could be.
-            os.close(os.open(path, os.O_WRONLY))
-            return path
+            os.close(os.open(f"/proc/{name}", os.O_WRONLY))
+            return name
         except OSError:
             pass
     return ""
@@ -346,11 +338,9 @@ def t41_never_killed_for_want_of_memory() -> str:
 
 @attempt
 def t42_its_own_end() -> str:
+    job = os.environ["JOB_DIR"]
     for name in ("exit", "life", "stop", "go", "mark", "out"):
-        for folder in (
-            os.environ["JOB_DIR"],
-            VICTIM["root"] + "/records/" + os.path.basename(os.environ["JOB_DIR"]),
-        ):
+        for folder in (job, VICTIM["root"] + "/records/" + os.path.basename(job)):
             try:
                 return write(folder + "/" + name)
             except OSError:
