@@ -15,8 +15,7 @@ import socket
 import stat
 import subprocess
 import sys
-from subprocess import DEVNULL as NULL
-from subprocess import PIPE, STDOUT
+from subprocess import DEVNULL, PIPE, STDOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def call(value: int, *allowed: int) -> str:
 def run(*argv: str) -> str:
     """What a program that must not succeed said."""
     try:
-        done = subprocess.run(argv, stdin=NULL, stdout=PIPE, stderr=STDOUT, timeout=20)
+        done = subprocess.run(argv, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, timeout=20)
     except OSError:
         return ""
     return done.stdout.decode("utf-8", "replace")[:200] or "ok" if done.returncode == 0 else ""
@@ -379,8 +378,7 @@ def t50_loopback_of_the_machine_by_the_gateway() -> str:
 
 @attempt
 def rights_are_none() -> str:
-    status = open("/proc/self/status").read()
-    lines = [line.split() for line in status.splitlines()]
+    lines = [line.split() for line in open("/proc/self/status").read().splitlines()]
     facts = {words[0]: words[1] for words in lines if len(words) > 1}
     lacking = [name for name in ("CapEff:", "CapPrm:", "CapBnd:") if int(facts[name], 16)]
     return ", ".join(lacking + ([] if facts["NoNewPrivs:"] == "1" else ["NoNewPrivs"]))
