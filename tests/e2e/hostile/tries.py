@@ -15,7 +15,6 @@ import socket
 import stat
 import subprocess
 import sys
-from subprocess import DEVNULL, PIPE, STDOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,16 +47,28 @@ def call(value: int, *allowed: int) -> str:
 def run(*argv: str) -> str:
     """What a program that must not succeed said."""
     try:
-        done = subprocess.run(argv, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, timeout=20)
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=20,
+        )
     except OSError:
         return ""
     return done.stdout.decode("utf-8", "replace")[:200] or "ok" if done.returncode == 0 else ""
 
 
-def write(path: str) -> str:
-    with open(path, "ab") as file:
-        file.write(b"x")
-    return "written"
+def write(*paths: str) -> str:
+    """Which of these could be written."""
+    for path in paths:
+        try:
+            with open(path, "ab") as file:
+                file.write(b"x")
+            return path
+        except OSError:
+            pass
+    return ""
 
 
 @attempt
@@ -135,13 +146,9 @@ def t13b_memory_file_of_another() -> str:
 
 
 @attempt
-def t14_shared_memory_file() -> str:
-    return read("/dev/shm/" + VICTIM["name"])
-
-
-@attempt
-def t14b_temporary_file() -> str:
-    return read("/tmp/" + VICTIM["name"])
+def t14_shared_memory_and_temporary_files() -> str:
+    name = VICTIM["name"]
+    return ", ".join(glob.glob(f"/dev/shm/{name}") + glob.glob(f"/tmp/{name}"))
 
 
 @attempt
@@ -224,21 +231,20 @@ def t25_write_to_the_system() -> str:
 
 @attempt
 def t26_write_its_settings() -> str:
-    return write("/etc/evil") or write("/evil")
-
-
-@attempt
-def t26b_write_to_devices() -> str:
-    return write("/dev/evil")
+    return write("/etc/evil", "/etc/passwd", "/evil", "/dev/evil", "/run/evil", "/var/evil")
 
 
 @attempt
 def t26c_settings_of_the_kernel() -> str:
-    for name in ("sys/kernel/core_pattern", "sys/kernel/hostname", "sysrq-trigger"):
+    for path in (
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sys/kernel/hostname",
+        "/proc/sysrq-trigger",
+    ):
         try:
             # Nothing is written, not even where it could be.
-            os.close(os.open(f"/proc/{name}", os.O_WRONLY))
-            return name
+            os.close(os.open(path, os.O_WRONLY))
+            return path
         except OSError:
             pass
     return ""
@@ -285,13 +291,8 @@ def t32_run_later() -> str:
 
 
 @attempt
-def t33_the_session_bus() -> str:
-    return ", ".join(os.listdir("/run") + glob.glob("/run/user/*"))
-
-
-@attempt
-def t34_docker() -> str:
-    return "there" if os.path.exists("/var/run/docker.sock") else ""
+def t33_34_sockets_of_sessions_and_docker() -> str:
+    return ", ".join(os.listdir("/run") + glob.glob("/run/user/*") + glob.glob("/var/run/*.sock"))
 
 
 @attempt
@@ -338,13 +339,9 @@ def t41_never_killed_for_want_of_memory() -> str:
 @attempt
 def t42_its_own_end() -> str:
     job = os.environ["JOB_DIR"]
-    for name in ("exit", "life", "stop", "go", "mark", "out"):
-        for folder in (job, VICTIM["root"] + "/records/" + os.path.basename(job)):
-            try:
-                return write(folder + "/" + name)
-            except OSError:
-                pass
-    return ""
+    folders = (job, VICTIM["root"] + "/records/" + os.path.basename(job))
+    names = ("exit", "life", "stop", "go", "mark", "out")
+    return write(*(folder + "/" + name for folder in folders for name in names))
 
 
 @attempt
@@ -378,7 +375,8 @@ def t50_loopback_of_the_machine_by_the_gateway() -> str:
 
 @attempt
 def rights_are_none() -> str:
-    lines = [line.split() for line in open("/proc/self/status").read().splitlines()]
+    status = open("/proc/self/status").read()
+    lines = [line.split() for line in status.splitlines()]
     facts = {words[0]: words[1] for words in lines if len(words) > 1}
     lacking = [name for name in ("CapEff:", "CapPrm:", "CapBnd:") if int(facts[name], 16)]
     return ", ".join(lacking + ([] if facts["NoNewPrivs:"] == "1" else ["NoNewPrivs"]))
