@@ -66,8 +66,8 @@ class TeamBench:
         for number in range(count):
             account = {"name": f"member{number}", "password": PASSWORD}
             self.root.call("POST", "/v1/accounts", account)
-            session = self.server.user(account["name"])
-            tokens[account["name"]] = session.token
+            token = self.server.session("").call("POST", "/v1/tokens", account)
+            tokens[account["name"]] = token["token"]
         return tokens
 
     def submit(self, session: RemoteSession, count: int, argv: list[str]) -> list[int]:
