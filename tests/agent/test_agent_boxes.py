@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from testbed.waiting import wait_until
 
 from .conftest import NewAgent
-from .driver import START, AgentError, Driver
+from .driver import REMOTE, START, AgentError, Driver
 
 HOST = {"network": "host"}
 OWN = {"network": "own"}
@@ -360,3 +362,29 @@ def test_a_link_that_is_put_in_the_way_while_a_file_is_read_leads_nowhere(
     agent.end_of("a")
     assert b"mine" in got
     assert b"the key" not in got
+
+
+#: In mounts of its own, so that nothing of this machine is at stake: what slirp4netns does when it
+#: locks itself in, with a mount that others have, too.
+UNMOUNTS = """
+import os, subprocess, sys
+sys.path.insert(0, {remote!r})
+from remote.box import network
+inner = {place!r} + "/inner"
+for words in (
+    ["mount", "-t", "tmpfs", "tmpfs", {place!r}], ["mount", "--make-shared", {place!r}],
+    ["mkdir", inner], ["mount", "-t", "tmpfs", "tmpfs", inner],
+):
+    subprocess.run(words, check=True)
+null = os.open(os.devnull, os.O_RDWR)
+network.start([b"/bin/umount", inner.encode()], [], null, 2)
+os.wait()
+print(os.path.ismount(inner))
+"""
+
+
+def test_what_keeps_the_way_out_unmounts_nothing_of_the_machine(tmp_path: Path) -> None:
+    code = UNMOUNTS.format(remote=str(REMOTE), place=str(tmp_path))
+    apart = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", code]
+    said = subprocess.run(apart, capture_output=True, text=True, timeout=60)
+    assert said.stdout == "True\n", said
