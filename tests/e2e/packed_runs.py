@@ -23,8 +23,10 @@ told = {
 folder = os.path.expanduser("~/ran")
 os.makedirs(folder, exist_ok=True)
 path = "%s/%d.%s" % (folder, number, os.environ["TOWLINE_KEY"])
-with open(path, "x") as file:
+with open(path + ".new", "w") as file:
     json.dump(told, file)
+os.link(path + ".new", path)  # whole at once, and never twice
+os.unlink(path + ".new")
 print("run", number)
 with open("result", "w") as file:
     file.write("of %d" % number)
@@ -54,7 +56,7 @@ def runs_in(home: Path) -> list[dict[str, Any]]:
     """What ran, each time that it did."""
     folder = home / "ran"
     names = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [json.loads(path.read_text() or "{}") for path in names if path.suffix != ".new"]
+    return [json.loads(path.read_text()) for path in names if path.suffix != ".new"]
 
 
 def numbers_of(runs: Iterable[dict[str, Any]]) -> list[int]:
