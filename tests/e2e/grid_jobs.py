@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from e2e.jobs import ENGINE
 from testbed import disk
 from testbed.gridengine import NODES, QUEUE, GridEngine
@@ -19,6 +21,16 @@ def configure(tow: Tow, more: str = "") -> None:
     """Make the test Grid Engine the cluster `msc`."""
     cluster = f'[clusters.msc]\nkind = "gridengine"\nhost = "msc"\n{more}\n'
     (tow.home / "config.toml").write_text(f"{ENGINE}{cluster}")
+
+
+#: How sites differ: whether the first lines of scripts are heeded, and reasons are collected.
+SITES = {"as Debian's": ("unix_behavior", True), "as installed": ("posix_compliant", False)}
+on_every_site = pytest.mark.parametrize("site", SITES.values(), ids=SITES.keys())
+
+
+def become(grid: GridEngine, site: tuple[str, bool]) -> None:
+    grid.start_mode(site[0])
+    grid.tell_why(site[1])
 
 
 def shell(grid: GridEngine, text: str) -> str:

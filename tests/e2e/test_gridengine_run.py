@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from e2e.grid_jobs import close_all, configure, gated, processes, shell
+from e2e.grid_jobs import become, close_all, configure, gated, on_every_site, processes, shell
 from e2e.jobs import complaint, ended, raw, show, submit, wait_for
 from e2e.test_local_run import ODD_WORDS, SHOW_WORDS
 from testbed.gridengine import NODES, GridEngine
@@ -16,16 +16,6 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 #: The queue is asked seldom while nothing happens, and the machine may be busy.
 SLOW_S = 120
-
-#: How sites differ: whether the first lines of scripts are heeded, and reasons are collected.
-SITES = {"as Debian's": ("unix_behavior", True), "as installed": ("posix_compliant", False)}
-on_every_site = pytest.mark.parametrize("site", SITES.values(), ids=SITES.keys())
-
-
-def become(grid: GridEngine, site: tuple[str, bool]) -> None:
-    grid.start_mode(site[0])
-    grid.tell_why(site[1])
-
 
 MAIN = """\
 import os, time

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from e2e.boards import python_for_hosts, shows
-from e2e.grid_jobs import configure, shell
+from e2e.grid_jobs import become, configure, on_every_site, shell
 from e2e.jobs import ended, submit
 from e2e.test_services import service
 from testbed.gridengine import GridEngine
@@ -19,9 +19,11 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "gridengine" / "train.py"
 OUTPUT = "OUTPUT_DIR=$HOME/experiments"
 
 
+@on_every_site
 def test_training_writes_below_the_home_over_there_is_watched_and_comes_home(
-    tow: Tow, gridengine: GridEngine
+    tow: Tow, gridengine: GridEngine, site: tuple[str, bool]
 ) -> None:
+    become(gridengine, site)
     configure(tow, 'options = { q = "cpu" }\nenv = { MLP_DATA_DIR = "~/data" }')
     shell(gridengine, "mkdir data experiments; seq 9 | sed 's/.*/&,&/' >data/points.csv")
     shell(gridengine, "mkdir experiments/older; touch experiments/older/theirs")
